@@ -1,0 +1,5 @@
+//! torc: a node of a Dynomite ring.
+//!
+//! Modules stand in layers; a module uses its own layer and lower ones only.
+
+pub mod proto;

@@ -1,0 +1,4 @@
+//! Wire protocols, without sockets: bytes in, values out, and back.
+
+pub mod args;
+pub mod outbuf;
