@@ -1,4 +1,5 @@
 //! Wire protocols, without sockets: bytes in, values out, and back.
 
 pub mod args;
+pub mod dnode;
 pub mod outbuf;
