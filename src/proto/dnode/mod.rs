@@ -12,6 +12,7 @@
 //! never flag 1 unless both ends are configured for it, increasing ids on a connection, answers
 //! in request order with id and `same_dc` copied.
 
+pub mod crypto;
 pub mod ext;
 pub mod header;
 
