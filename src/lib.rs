@@ -2,4 +2,5 @@
 //!
 //! Modules stand in layers; a module uses its own layer and lower ones only.
 
+pub mod ckf;
 pub mod proto;
