@@ -2,4 +2,6 @@
 
 pub mod args;
 pub mod dnode;
+pub mod command;
 pub mod outbuf;
+pub mod resp;

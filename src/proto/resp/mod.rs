@@ -1,0 +1,14 @@
+//! RESP, the Redis protocol: requests and replies without a socket.
+//!
+//! In reading order: [`decode`] finds one request in a receive buffer, [`inline`] rewrites the
+//! human form of a request, [`reply`] finds the end of one reply, [`encode`] writes both, and
+//! [`error`] says what was wrong with bytes that are neither.
+//!
+//! Stores and peers are always spoken to in RESP2.
+
+pub mod decode;
+pub mod encode;
+pub mod error;
+pub mod inline;
+mod number;
+pub mod reply;
