@@ -3,6 +3,7 @@
 //! Modules stand in layers; a module uses its own layer and lower ones only.
 
 pub mod ckf;
+pub mod document;
 pub mod hash;
 pub mod proto;
 pub mod ring;
