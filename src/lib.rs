@@ -3,6 +3,8 @@
 //! Modules stand in layers; a module uses its own layer and lower ones only.
 
 pub mod ckf;
+pub mod cli;
+pub mod config;
 pub mod document;
 pub mod hash;
 pub mod proto;

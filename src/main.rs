@@ -1,5 +1,5 @@
-//! The `torc` binary: arguments, exit codes, hand over to the library.
+//! The `torc` binary: hands its arguments to the library.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    torc::cli::main(std::env::args_os())
 }

@@ -1,0 +1,37 @@
+//! `cluster:`: the ring as torc nodes keep it among themselves.
+
+use super::section::section;
+use super::texts::Secret;
+use super::words::OnOff;
+
+section! {
+    /// `cluster:`: membership between torc nodes.
+    pub struct Cluster {
+        /// Nodes of another name are never let into the ring. Default: the pool's root key.
+        pub name: Option<String> = None,
+        /// `on` or `off`. Off, the seed list is final: nobody is learnt and no node is judged
+        /// by gossip. Default: on.
+        pub(super) gossip: OnOff = OnOff::On,
+        /// Time between two rounds of gossip, milliseconds. Default: 500.
+        pub gossip_interval_ms: u64 = 500,
+        /// How sure the failure detector must be before a node is judged down; 8 means one wrong
+        /// verdict in 10^8 heartbeats. Default: 8.
+        pub phi_threshold: f64 = 8.0,
+        /// Declares that no C node is in this ring. Allows negative tokens and finer stamps.
+        /// Default: false.
+        pub torc_only: bool = false,
+        /// Longest time a joining node waits for its arc to be repaired before it serves,
+        /// milliseconds. Default: 600000.
+        pub join_max_ms: u64 = 600_000,
+        /// A key that all nodes of the ring share; control messages are authenticated with it
+        /// (HMAC-SHA-256). Default: none, peers are trusted.
+        pub secret: Option<Secret> = None,
+    }
+}
+
+impl Cluster {
+    /// True when torc nodes gossip.
+    pub fn gossips(&self) -> bool {
+        self.gossip == OnOff::On
+    }
+}

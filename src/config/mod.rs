@@ -1,0 +1,146 @@
+//! The configuration: Dynomite's YAML, torc's own keys, and errors that point at the mistake.
+//!
+//! [`Config::load`] reads a file (and an overlay that holds torc's own keys apart), checks it as
+//! a whole and gives values the node can use directly. Everything that can be told without a
+//! network is told here: one reading reports all mistakes of a stage at once, each with file,
+//! line, column, the line itself, what is accepted and what was probably meant.
+//!
+//! # How a file is read
+//!
+//! `parse` (YAML to a tree of texts; alone names the YAML crate) -> `overlay` (two trees to one)
+//! -> `pool` and the section files (texts to typed keys; unknown and repeated keys) -> `validate`
+//! (keys against each other) -> `model` (defaults applied) with `warnings` on the side.
+//!
+//! Differences from `src/dyn_conf.c` of Netflix/dynomite: absent is told from `false`; unknown
+//! words, repeated keys, a second pool and several `servers` are errors; `---`, flow style and
+//! `[v6]:port` are accepted. Each of its 42 names is accepted; the ones without effect are named
+//! in one warning.
+//!
+//! # Adding a section
+//!
+//! 1. A file beside this one: `section! { pub struct Hints { /// Text. pub age_ms: u64 = 5, } }`.
+//!    The documentation of a field becomes its description in the JSON schema; the field's type
+//!    decides what is accepted. A new scalar type implements `setting::Text`, a word list is a
+//!    `words!`.
+//! 2. One field in `pool::Pool` (the key) and one in [`Config`] (the value), and its line in
+//!    `Config::from_pool`.
+//! 3. Checks against other keys in `validate`.
+
+mod addr;
+mod advertise;
+mod auth;
+mod bucket;
+mod cluster;
+mod embedded;
+mod error;
+mod limits;
+mod model;
+mod node;
+mod overlay;
+mod parse;
+mod pool;
+mod section;
+mod seeds;
+mod setting;
+mod suggest;
+mod texts;
+mod validate;
+mod validate_ring;
+mod warnings;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub use addr::{Advertise, Endpoint, HostPort, ServerAddr};
+pub use advertise::{NoOwnAddress, OwnAddress};
+pub use auth::Auth;
+pub use bucket::BucketType;
+pub use cluster::Cluster;
+pub use embedded::Embedded;
+pub use error::{ConfigError, ConfigErrors, Place};
+pub use limits::Limits;
+pub use model::{ADMIN_PORT, Config, PEER_PORT, PeerLinks, ReferenceGossip, Store, StoreLink};
+pub use seeds::Seed;
+pub use texts::{ByteSize, Secret};
+pub use words::{KeyspaceScope, Protocol, SecureServer, SeedProvider};
+
+use error::{Faults, Sources};
+use pool::Pool;
+use section::read_section;
+
+/// A configuration that can be used, and what its author should know.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// One line each.
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// Reads and checks a configuration file, and an overlay whose keys win.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes of the first stage that has any.
+    pub fn load(path: &Path, overlay: Option<&Path>) -> Result<Loaded, ConfigErrors> {
+        let text = read_file(path)?;
+        let overlay = match overlay {
+            Some(file) => Some((file, read_file(file)?)),
+            None => None,
+        };
+        let loaded = Config::from_texts((path, text), overlay)?;
+        validate::files(&loaded.config, path)?;
+        Ok(loaded)
+    }
+
+    /// The same from texts; the paths are for messages only.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::load`], but for files the configuration names.
+    pub fn from_texts(
+        main: (&Path, String),
+        overlay: Option<(&Path, String)>,
+    ) -> Result<Loaded, ConfigErrors> {
+        let mut sources = Sources::default();
+        let (name, mut root) = overlay::read_main(&mut sources, main.0, main.1)?;
+        if let Some((path, text)) = overlay {
+            overlay::apply(&mut sources, path, text, &name, &mut root)?;
+        }
+        let mut faults = Faults::default();
+        let pool = read_section::<Pool>(&root, &mut faults);
+        faults.settle(&sources)?;
+        let mut pool = pool.unwrap_or_default();
+
+        let mut faults = Faults::default();
+        let dropped = validate::drop_own_seed(&mut pool);
+        validate::pool(&pool, &root, &mut faults);
+        let levels =
+            (pool.read_consistency.unwrap_or_default(), pool.write_consistency.unwrap_or_default());
+        let entries = pool.bucket_types.as_deref().unwrap_or_default();
+        let bucket_types = bucket::complete(entries, root.get("bucket_types"), levels, &mut faults);
+        validate::default_bucket_type(&pool, &bucket_types, &root, &mut faults);
+        faults.settle(&sources)?;
+
+        let odd_tokens = warnings::odd_tokens(&pool);
+        let config = Config::from_pool(&name, pool, bucket_types);
+        let warnings = warnings::all(&config, &root, &sources, odd_tokens, dropped);
+        Ok(Loaded { config, warnings })
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, ConfigErrors> {
+    std::fs::read_to_string(path).map_err(|error| ConfigErrors {
+        errors: vec![ConfigError {
+            file: path.to_owned(),
+            place: None,
+            what: format!("cannot be read: {error}"),
+            accepted: None,
+            hint: None,
+        }],
+    })
+}
