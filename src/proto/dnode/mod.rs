@@ -2,8 +2,8 @@
 //!
 //! A frame is an ASCII header (`   $2014$ <id> <type> <flags> <version> <same_dc> *<dlen> <data>
 //! *<plen>\r\n`) and a body. This module knows headers ([`header`]), the extension field that
-//! torc nodes put into `data` ([`ext`]) and the body cipher ([`crypto`]); it knows nothing of
-//! connections, of ids in flight, or of what a body says.
+//! torc nodes put into `data` ([`ext`]), the body cipher ([`crypto`]) and the envelopes of control
+//! messages ([`control`]); it knows nothing of connections, of ids in flight, or of what a body says.
 //!
 //! Source: `Netflix/dynomite` `src/dyn_dnode_msg.c`, as measured on the wire; the recorded frames
 //! are in `tests/vectors/dnode-frames.json`.
@@ -12,6 +12,7 @@
 //! never flag 1 unless both ends are configured for it, increasing ids on a connection, answers
 //! in request order with id and `same_dc` copied.
 
+pub mod control;
 pub mod crypto;
 pub mod ext;
 pub mod header;
