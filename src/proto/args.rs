@@ -17,10 +17,7 @@ impl Span {
     /// A span from two offsets. Offsets beyond 4 GiB are a bug of the decoder's limits.
     pub fn new(start: usize, end: usize) -> Span {
         debug_assert!(start <= end && end <= u32::MAX as usize);
-        Span {
-            start: start as u32,
-            end: end as u32,
-        }
+        Span { start: start as u32, end: end as u32 }
     }
 
     /// Length in bytes.
@@ -75,10 +72,7 @@ impl<'a> Args<'a> {
 
     /// The arguments from number `i` on.
     pub fn tail(&self, i: usize) -> Args<'a> {
-        Args {
-            buf: self.buf,
-            spans: &self.spans[i.min(self.spans.len())..],
-        }
+        Args { buf: self.buf, spans: &self.spans[i.min(self.spans.len())..] }
     }
 
     /// The whole request as it arrived.

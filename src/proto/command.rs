@@ -115,13 +115,18 @@ pub enum KeySpec {
     NumKeys {
         /// The place of the count.
         at: u8,
+        /// Distance from key to key: 2 when each key has a value behind it.
+        step: u8,
     },
     /// Argument 1 is the destination, argument 2 says how many keys follow it.
     DestNumKeys,
     /// The first half of what follows the word STREAMS.
     Streams,
-    /// Argument 1, and what follows the last word STORE or STOREDIST.
-    FirstAndStore,
+    /// Argument 1, and what follows the last option STORE or STOREDIST.
+    FirstAndStore {
+        /// Where the options begin.
+        from: u8,
+    },
 }
 
 impl KeySpec {
@@ -139,14 +144,15 @@ impl KeySpec {
                 };
                 KeyIndices::range(usize::from(first), end, usize::from(step))
             }
-            KeySpec::NumKeys { at } => counted(args, usize::from(at)),
+            KeySpec::NumKeys { at, step } => counted(args, usize::from(at), usize::from(step)),
             KeySpec::DestNumKeys => {
                 let dest = if len > 1 { Some(1) } else { None };
-                KeyIndices { before: dest, ..counted(args, 2) }
+                KeyIndices { before: dest, ..counted(args, 2, 1) }
             }
             KeySpec::Streams => streams(args),
-            KeySpec::FirstAndStore => {
-                let after = store_word(args).map(|word| word + 1).filter(|&i| i < len);
+            KeySpec::FirstAndStore { from } => {
+                let after =
+                    store_word(args, usize::from(from)).map(|word| word + 1).filter(|&i| i < len);
                 KeyIndices { after, ..KeyIndices::range(1, len.min(2), 1) }
             }
         }
@@ -162,19 +168,33 @@ impl KeySpec {
     }
 }
 
-/// The place of the last word STORE or STOREDIST after argument 1.
-pub fn store_word(args: &Args<'_>) -> Option<usize> {
-    let is_store =
-        |arg: &[u8]| arg.eq_ignore_ascii_case(b"store") || arg.eq_ignore_ascii_case(b"storedist");
-    (2..args.len()).rev().find(|&i| is_store(&args[i]))
+/// The place of the last option STORE or STOREDIST at argument `from` or later. What follows BY,
+/// GET and LIMIT may have any name.
+pub fn store_word(args: &Args<'_>, from: usize) -> Option<usize> {
+    let mut found = None;
+    let mut i = from;
+    while let Some(word) = args.get(i) {
+        let is = |other: &[u8]| word.eq_ignore_ascii_case(other);
+        i += match word.len() {
+            2 if is(b"by") => 2,
+            3 if is(b"get") => 2,
+            5 if is(b"limit") => 3,
+            5 | 9 if is(b"store") || is(b"storedist") => {
+                found = Some(i);
+                2
+            }
+            _ => 1,
+        };
+    }
+    found
 }
 
-fn counted(args: &Args<'_>, at: usize) -> KeyIndices {
+fn counted(args: &Args<'_>, at: usize, step: usize) -> KeyIndices {
     let count = args.get(at).and_then(small_number).unwrap_or(0);
-    if count > args.len().saturating_sub(at + 1) {
+    if count * step > args.len().saturating_sub(at + 1) {
         return KeyIndices::NONE;
     }
-    KeyIndices::range(at + 1, at + 1 + count, 1)
+    KeyIndices::range(at + 1, at + 1 + count * step, step)
 }
 
 fn streams(args: &Args<'_>) -> KeyIndices {
@@ -274,18 +294,22 @@ mod tests {
         assert_eq!(keys(Range { first: 1, last: -2, step: 1 }, "BLPOP"), none);
         assert_eq!(keys(Range { first: 2, last: -1, step: 1 }, "BITOP AND d s"), ["d", "s"]);
         assert_eq!(keys(Range { first: 1, last: 2, step: 1 }, "RENAME a b c"), ["a", "b"]);
-        assert_eq!(keys(NumKeys { at: 2 }, "EVAL s 2 a b c"), ["a", "b"]);
-        assert_eq!(keys(NumKeys { at: 2 }, "EVAL s 0 c"), none);
-        assert_eq!(keys(NumKeys { at: 2 }, "EVAL s 3 a b"), none);
-        assert_eq!(keys(NumKeys { at: 2 }, "EVAL s -1 a b"), none);
-        assert_eq!(keys(NumKeys { at: 2 }, "EVAL s"), none);
+        assert_eq!(keys(NumKeys { at: 2, step: 1 }, "EVAL s 2 a b c"), ["a", "b"]);
+        assert_eq!(keys(NumKeys { at: 2, step: 1 }, "EVAL s 0 c"), none);
+        assert_eq!(keys(NumKeys { at: 2, step: 1 }, "EVAL s 3 a b"), none);
+        assert_eq!(keys(NumKeys { at: 2, step: 1 }, "EVAL s -1 a b"), none);
+        assert_eq!(keys(NumKeys { at: 2, step: 1 }, "EVAL s"), none);
+        assert_eq!(keys(NumKeys { at: 1, step: 2 }, "MSETEX 2 a 1 b 2 NX"), ["a", "b"]);
         assert_eq!(keys(DestNumKeys, "ZUNIONSTORE d 2 a b WEIGHTS 1 2"), ["d", "a", "b"]);
         assert_eq!(keys(DestNumKeys, "ZUNIONSTORE d x a b"), ["d"]);
         assert_eq!(keys(Streams, "XREAD COUNT 2 streams a b 0 0"), ["a", "b"]);
         assert_eq!(keys(Streams, "XREAD STREAMS a b 0"), none);
         assert_eq!(keys(Streams, "XREAD COUNT 2"), none);
-        assert_eq!(keys(FirstAndStore, "SORT a BY w STORE b store c"), ["a", "c"]);
-        assert_eq!(keys(FirstAndStore, "SORT a ALPHA"), ["a"]);
-        assert_eq!(keys(FirstAndStore, "SORT a STORE"), ["a"]);
+        let sort = FirstAndStore { from: 2 };
+        assert_eq!(keys(sort, "SORT a BY w STORE b store c"), ["a", "c"]);
+        assert_eq!(keys(sort, "SORT a BY store GET store LIMIT store 1 ALPHA"), ["a"]);
+        assert_eq!(keys(sort, "SORT a STORE"), ["a"]);
+        let radius = FirstAndStore { from: 5 };
+        assert_eq!(keys(radius, "GEORADIUSBYMEMBER a store 1 m STOREDIST b"), ["a", "b"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Wire protocols, without sockets: bytes in, values out, and back.
 
 pub mod args;
-pub mod dnode;
 pub mod command;
+pub mod dnode;
 pub mod outbuf;
 pub mod resp;

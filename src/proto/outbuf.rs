@@ -194,10 +194,7 @@ mod tests {
         let n = out.slices(&mut slices);
         assert_eq!(n, 3);
         assert_eq!(slices[1].as_ptr(), big.as_ptr());
-        assert_eq!(
-            slices[..n].iter().map(|s| s.len()).sum::<usize>(),
-            out.len()
-        );
+        assert_eq!(slices[..n].iter().map(|s| s.len()).sum::<usize>(), out.len());
     }
 
     #[test]

@@ -34,10 +34,7 @@ pub struct HeaderLimits {
 
 impl Default for HeaderLimits {
     fn default() -> HeaderLimits {
-        HeaderLimits {
-            data_max: 1024,
-            body_max: 512 << 20,
-        }
+        HeaderLimits { data_max: 1024, body_max: 512 << 20 }
     }
 }
 
@@ -199,12 +196,7 @@ fn find_magic(buf: &[u8], from: usize) -> Option<usize> {
 
 /// How many spaces of a lead stand directly before the magic.
 fn lead_before(buf: &[u8], magic: usize) -> usize {
-    buf[..magic]
-        .iter()
-        .rev()
-        .take(LEAD.len())
-        .take_while(|b| **b == b' ')
-        .count()
+    buf[..magic].iter().rev().take(LEAD.len()).take_while(|b| **b == b' ').count()
 }
 
 enum Fields {
@@ -227,11 +219,7 @@ fn read_fields(buf: &[u8], at: usize, limits: &HeaderLimits) -> Result<Fields, H
     let dlen = match cursor.starred() {
         Ok(dlen) if dlen <= limits.data_max as u64 => dlen,
         Ok(len) => {
-            return Err(HeaderError::DataTooLong {
-                at: dlen_at,
-                len,
-                max: limits.data_max,
-            });
+            return Err(HeaderError::DataTooLong { at: dlen_at, len, max: limits.data_max });
         }
         Err(stop) => return Ok(stop.into()),
     };
@@ -259,10 +247,7 @@ fn read_fields(buf: &[u8], at: usize, limits: &HeaderLimits) -> Result<Fields, H
         skipped: 0,
     };
     if header.plen_binds() && plen > limits.body_max {
-        return Err(HeaderError::BodyTooLong {
-            len: plen,
-            max: limits.body_max,
-        });
+        return Err(HeaderError::BodyTooLong { len: plen, max: limits.body_max });
     }
     Ok(Fields::Whole(header))
 }
@@ -305,11 +290,7 @@ impl Cursor<'_> {
         for (digits, b) in self.buf[self.at..].iter().take(DIGITS_MAX + 1).enumerate() {
             if !b.is_ascii_digit() {
                 self.at += digits;
-                return if digits == 0 {
-                    Err(Stop::Malformed)
-                } else {
-                    Ok(value)
-                };
+                return if digits == 0 { Err(Stop::Malformed) } else { Ok(value) };
             }
             let digit = u64::from(b - b'0');
             let next = value.checked_mul(10).and_then(|v| v.checked_add(digit));

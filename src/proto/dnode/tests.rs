@@ -14,10 +14,7 @@ pub(crate) fn vectors() -> Value {
 /// Bytes of a hexadecimal string.
 pub(crate) fn unhex(text: &str) -> Vec<u8> {
     let digit = |b: u8| (b as char).to_digit(16).unwrap() as u8;
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
-        .collect()
+    text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
 fn hex_field(value: &Value, name: &str) -> Vec<u8> {
@@ -25,9 +22,7 @@ fn hex_field(value: &Value, name: &str) -> Vec<u8> {
 }
 
 fn decode(buf: &[u8]) -> Option<Header> {
-    HeaderDecoder::default()
-        .decode(buf, &HeaderLimits::default())
-        .unwrap()
+    HeaderDecoder::default().decode(buf, &HeaderLimits::default()).unwrap()
 }
 
 /// Feeds `stream` in pieces of `step` bytes to a receiver that finds the ends of bodies with
@@ -80,11 +75,7 @@ fn by_resp(header: &Header, buf: &[u8]) -> Option<usize> {
     let (mut at, mut todo) = (0, 1i64);
     while todo > 0 {
         let line = memchr::memmem::find(buf.get(at..)?, b"\r\n")?;
-        let number = || {
-            std::str::from_utf8(&buf[at + 1..at + line])
-                .unwrap()
-                .parse::<i64>()
-        };
+        let number = || std::str::from_utf8(&buf[at + 1..at + line]).unwrap().parse::<i64>();
         todo -= 1;
         let payload = match buf[at] {
             b'*' => {
@@ -121,11 +112,7 @@ fn recorded_headers_decode_and_are_written_byte_for_byte() {
         assert_eq!(header.plen, field("payload_len"), "{name}");
         assert_eq!(header.skipped, 0, "{name}");
         let body = &bytes[header.len..];
-        assert_eq!(
-            body.len() as u64,
-            frame["actual_payload_len"].as_u64().unwrap(),
-            "{name}"
-        );
+        assert_eq!(body.len() as u64, frame["actual_payload_len"].as_u64().unwrap(), "{name}");
         if let Some(text) = frame["payload_ascii"].as_str() {
             assert_eq!(body, text.as_bytes(), "{name}");
         }
@@ -152,11 +139,7 @@ fn recorded_frames_survive_every_cut() {
     let vectors = vectors();
     let frames = vectors["frames"].as_array().unwrap();
     let small = |f: &&Value| f["stream"] != true && f["hex"].as_str().unwrap().len() < 2000;
-    let bytes: Vec<_> = frames
-        .iter()
-        .filter(small)
-        .map(|f| hex_field(f, "hex"))
-        .collect();
+    let bytes: Vec<_> = frames.iter().filter(small).map(|f| hex_field(f, "hex")).collect();
     let stream = bytes.concat();
     let whole = receive(&stream, stream.len(), by_resp);
     assert_eq!(whole.len(), bytes.len());
@@ -171,16 +154,11 @@ fn recorded_frames_survive_every_cut() {
         let header = decode(frame).unwrap();
         for cut in 0..frame.len() {
             let mut decoder = HeaderDecoder::default();
-            let first = decoder
-                .decode(&frame[..cut], &HeaderLimits::default())
-                .unwrap();
+            let first = decoder.decode(&frame[..cut], &HeaderLimits::default()).unwrap();
             if cut < header.len {
                 assert_eq!(first, None);
                 assert_eq!(decoder.take_junk(), 0);
-                assert_eq!(
-                    decoder.decode(frame, &HeaderLimits::default()),
-                    Ok(Some(header))
-                );
+                assert_eq!(decoder.decode(frame, &HeaderLimits::default()), Ok(Some(header)));
             } else {
                 assert_eq!(first, Some(header));
             }
@@ -235,10 +213,7 @@ fn junk_is_counted_and_given_back() {
     let mut frame = b"hello junk".to_vec();
     put_header(&mut frame, 7, 3, 0, 1, true, b"d", 4);
     let header = decode(&frame).unwrap();
-    assert_eq!(
-        (header.id, header.skipped, header.len),
-        (7, 10, frame.len())
-    );
+    assert_eq!((header.id, header.skipped, header.len), (7, 10, frame.len()));
 
     let mut decoder = HeaderDecoder::default();
     let limits = HeaderLimits::default();
@@ -267,45 +242,26 @@ fn a_magic_without_a_header_is_junk() {
         let mut frame = bad.as_bytes().to_vec();
         put_header(&mut frame, 2, 3, 0, 1, true, b"d", 4);
         let header = decode(&frame).unwrap_or_else(|| panic!("{bad:?}"));
-        assert_eq!(
-            (header.id, header.skipped, header.len),
-            (2, bad.len(), frame.len())
-        );
+        assert_eq!((header.id, header.skipped, header.len), (2, bad.len(), frame.len()));
     }
 }
 
 #[test]
 fn limits_are_errors_with_the_offset() {
-    let limits = HeaderLimits {
-        data_max: 8,
-        body_max: 100,
-    };
+    let limits = HeaderLimits { data_max: 8, body_max: 100 };
     let decode = |text: &[u8]| HeaderDecoder::default().decode(text, &limits);
     let err = decode(b"$2014$ 1 3 0 1 1 *9 ").unwrap_err();
-    assert_eq!(
-        err,
-        HeaderError::DataTooLong {
-            at: 16,
-            len: 9,
-            max: 8
-        }
-    );
+    assert_eq!(err, HeaderError::DataTooLong { at: 16, len: 9, max: 8 });
     let err = decode(b"$2014$ 1 7 0 1 1 *1 a *101\r\n").unwrap_err();
     assert_eq!(err, HeaderError::BodyTooLong { len: 101, max: 100 });
     assert!(decode(b"$2014$ 1 3 1 1 1 *1 d *101\r\n").is_err());
-    assert!(
-        decode(b"$2014$ 1 3 0 1 1 *1 d *101\r\n").unwrap().is_some(),
-        "only a hint"
-    );
+    assert!(decode(b"$2014$ 1 3 0 1 1 *1 d *101\r\n").unwrap().is_some(), "only a hint");
 }
 
 #[test]
 fn odd_numbers_are_kept_as_c_keeps_them() {
     let header = decode(b"$2014$ 18446744073709551615 300 17 999 1 *6 a $ *b *0\r\n").unwrap();
-    assert_eq!(
-        (header.id, header.kind, header.flags, header.version),
-        (u64::MAX, 255, 1, 255)
-    );
+    assert_eq!((header.id, header.kind, header.flags, header.version), (u64::MAX, 255, 1, 255));
     assert!(header.encrypted() && header.plen_binds());
     assert_eq!(header.msg_type(), MsgType::Other(255));
     for code in 0..=255 {
@@ -318,20 +274,12 @@ fn extension_fields() {
     let parse = |text: &str| Ext::parse(text.as_bytes());
     assert!(parse("d").is_empty() && parse("a").is_empty() && parse("").is_empty());
     assert!(parse("d;").is_empty() && parse("hello").is_empty() && parse("d;s=;w=300").is_empty());
-    let control = Ext {
-        role: Some(Role::Control),
-        wire: Some(1),
-        stamp: None,
-    };
+    let control = Ext { role: Some(Role::Control), wire: Some(1), stamp: None };
     assert_eq!(parse("d;new=1;r=c;x;w=1"), control);
     let mut out = Vec::new();
     control.encode(&mut out);
     assert_eq!(out, b"d;r=c;w=1");
-    let full = Ext {
-        stamp: Some(u64::MAX),
-        role: Some(Role::Control),
-        wire: Some(u8::MAX),
-    };
+    let full = Ext { stamp: Some(u64::MAX), role: Some(Role::Control), wire: Some(u8::MAX) };
     out.clear();
     full.encode(&mut out);
     assert!(out.len() <= EXT_BYTES_MAX);
@@ -342,15 +290,7 @@ fn extension_fields() {
 
 fn any_header() -> impl Strategy<Value = (u64, u8, u8, u8, bool, Vec<u8>, u64)> {
     let data = prop::collection::vec(any::<u8>(), 1..64);
-    (
-        any::<u64>(),
-        any::<u8>(),
-        0u8..16,
-        any::<u8>(),
-        any::<bool>(),
-        data,
-        0u64..1 << 29,
-    )
+    (any::<u64>(), any::<u8>(), 0u8..16, any::<u8>(), any::<bool>(), data, 0u64..1 << 29)
 }
 
 proptest! {

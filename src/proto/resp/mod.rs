@@ -4,11 +4,18 @@
 //! human form of a request, [`reply`] finds the end of one reply, [`encode`] writes both, and
 //! [`error`] says what was wrong with bytes that are neither.
 //!
+//! [`table`] is the command table, one row a command with the columns of [`spec`]; [`shape`] and
+//! [`effect`] are two of them that look at the arguments.
+//!
 //! Stores and peers are always spoken to in RESP2.
 
 pub mod decode;
+pub mod effect;
 pub mod encode;
 pub mod error;
 pub mod inline;
 mod number;
 pub mod reply;
+pub mod shape;
+pub mod spec;
+pub mod table;
