@@ -9,6 +9,15 @@ const HIGH: u64 = 0x8000_8000_8000_8000;
 /// Slots of a bucket.
 pub const SLOTS: usize = 4;
 
+/// The new value of one bucket. Absolute, so applying it twice is harmless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BucketImage {
+    /// Which bucket.
+    pub bucket: u32,
+    /// Its word.
+    pub word: u64,
+}
+
 /// `fingerprint` in every slot.
 #[inline]
 pub fn broadcast(fingerprint: u16) -> u64 {

@@ -17,6 +17,7 @@
 
 pub mod addressing;
 pub mod bucket;
+pub mod cbi1;
 pub mod digest;
 pub mod format;
 pub mod hashing;

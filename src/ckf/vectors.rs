@@ -7,6 +7,11 @@ pub(crate) fn ckf() -> Value {
     serde_json::from_str(include_str!("../../tests/vectors/ckf.json")).expect("valid vectors")
 }
 
+/// `tests/vectors/cbi1.json`.
+pub(crate) fn cbi1() -> Value {
+    serde_json::from_str(include_str!("../../tests/vectors/cbi1.json")).expect("valid vectors")
+}
+
 /// The rows of an array.
 pub(crate) fn rows(value: &Value) -> &[Value] {
     value.as_array().expect("an array")
