@@ -22,7 +22,13 @@ pub mod digest;
 pub mod format;
 pub mod hashing;
 pub mod identity;
+pub mod producer;
 pub mod ringkey;
+
+mod alloc;
+mod simd;
+
+pub use alloc::OutOfMemory;
 
 #[cfg(test)]
 pub(crate) mod vectors;
