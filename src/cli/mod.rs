@@ -6,6 +6,7 @@
 
 mod check;
 mod run;
+mod schema;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -57,6 +58,8 @@ struct Cli {
 enum Command {
     /// Check a configuration file and show what it means
     Check(check::CheckArgs),
+    /// Print the JSON schema of a configuration file
+    Schema,
 }
 
 /// Runs the command line and returns the exit code: 0 when done, 64 for bad usage or
@@ -82,6 +85,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Some(Command::Check(args)) => check::check(&args),
+        Some(Command::Schema) => schema::schema(),
         None => run::run(&cli.run),
     }
 }

@@ -1,7 +1,7 @@
 //! `embedded:`: the store inside the process, used with `datastore: embedded`.
 
+use super::numbers::ByteSize;
 use super::section::section;
-use super::texts::ByteSize;
 
 section! {
     /// `embedded:`: bounds of the embedded store; the least recently used keys go first.

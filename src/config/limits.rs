@@ -1,7 +1,7 @@
 //! `limits:`: how much of anything one node holds at a time.
 
+use super::numbers::ByteSize;
 use super::section::section;
-use super::texts::ByteSize;
 
 section! {
     /// `limits:`: bounds of what clients, peers and the store can make this node hold.

@@ -25,6 +25,8 @@
 //! 2. One field in `pool::Pool` (the key) and one in [`Config`] (the value), and its line in
 //!    `Config::from_pool`.
 //! 3. Checks against other keys in `validate`.
+//! 4. Its rows in `reference.md`, and `torc schema > conf/torc.schema.json`. Tests fail while
+//!    either lacks a key.
 
 mod addr;
 mod advertise;
@@ -36,18 +38,24 @@ mod error;
 mod limits;
 mod model;
 mod node;
+mod numbers;
 mod overlay;
 mod parse;
 mod pool;
+mod schema;
 mod section;
 mod seeds;
 mod setting;
 mod suggest;
 mod texts;
+mod tokens;
 mod validate;
 mod validate_ring;
 mod warnings;
 mod words;
+
+#[doc = include_str!("reference.md")]
+pub mod reference {}
 
 #[cfg(test)]
 mod tests;
@@ -63,8 +71,10 @@ pub use embedded::Embedded;
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use limits::Limits;
 pub use model::{ADMIN_PORT, Config, PEER_PORT, PeerLinks, ReferenceGossip, Store, StoreLink};
+pub use numbers::ByteSize;
+pub use schema::{json_schema, json_schema_text};
 pub use seeds::Seed;
-pub use texts::{ByteSize, Secret};
+pub use texts::Secret;
 pub use words::{KeyspaceScope, Protocol, SecureServer, SeedProvider};
 
 use error::{Faults, Sources};

@@ -14,7 +14,7 @@ use super::embedded::Embedded;
 use super::limits::Limits;
 use super::section::section;
 use super::seeds::Seed;
-use super::texts::TokenList;
+use super::tokens::TokenList;
 use super::words::{BuiltIn, KeyspaceScope, Protocol, SecureServer, SeedProvider};
 use crate::hash::{HashTag, HashType};
 use crate::ring::Consistency;

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::addr::{HostPort, check_host, parse_port, split_name};
 use super::setting::{Bad, Text, text_settings};
-use super::texts::TokenList;
+use super::tokens::TokenList;
 use crate::token::DynToken;
 
 text_settings!(Seed);

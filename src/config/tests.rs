@@ -3,6 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::ring::Consistency;
 
+mod documents;
 mod errors;
 
 /// The smallest configuration; tests add keys to it.
