@@ -41,6 +41,7 @@ mod node;
 mod numbers;
 mod overlay;
 mod parse;
+mod peers;
 mod pool;
 mod schema;
 mod section;

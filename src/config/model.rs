@@ -77,6 +77,8 @@ pub struct ReferenceGossip {
 pub struct Config {
     /// The root key of the file; also the name of the counters' object in `/info`.
     pub pool: String,
+    /// This node's name, when the file gives one.
+    pub name: Option<String>,
     /// Where clients connect.
     pub listen: Endpoint,
     /// Where peers connect.
@@ -174,6 +176,7 @@ impl Config {
             .and_then(|wanted| bucket_types.iter().position(|t| t.name == wanted));
         Config {
             pool: name.to_owned(),
+            name: pool.name,
             listen: pool.listen.unwrap_or_else(|| Endpoint::tcp(LOOPBACK, 0)),
             dyn_listen: pool.dyn_listen.unwrap_or_else(|| Endpoint::tcp(LOOPBACK, PEER_PORT)),
             stats_listen: match pool.stats_listen {

@@ -118,6 +118,8 @@ section! {
 
         /// `embedded`: the store inside this process, instead of `servers`.
         pub(super) datastore: Option<BuiltIn> = None,
+        /// The name of this node for operators. Default: the advertised `host:port`.
+        pub(super) name: Option<String> = None,
         /// The address other nodes connect to, `host` or `host:port`. Default: from the
         /// environment (see `env`), else `dyn_listen`.
         pub(super) advertise: Option<Advertise> = None,

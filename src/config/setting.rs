@@ -75,7 +75,7 @@ pub(super) fn read_text<T: Text>(node: &Node, faults: &mut Faults) -> Option<T> 
             Ok(value) => return Some(value),
             Err(bad) => Fault::new(format!("`{text}` {}", bad.what))
                 .width(text)
-                .within(bad.within)
+                .within(bad.within.map(|bytes| in_chars(text, bytes)))
                 .hint(bad.hint),
         },
         Value::Text(_) | Value::Null => Fault::new("a value is missing"),
@@ -85,6 +85,12 @@ pub(super) fn read_text<T: Text>(node: &Node, faults: &mut Faults) -> Option<T> 
     };
     faults.push(fault.at(Some(node.mark)).accepted(T::accepted()));
     None
+}
+
+/// A range of bytes as one of characters, which is what columns count.
+fn in_chars(text: &str, bytes: Range<usize>) -> Range<usize> {
+    let count = |end: usize| text.char_indices().take_while(|(at, _)| *at < end).count();
+    count(bytes.start)..count(bytes.end)
 }
 
 /// Makes [`Text`] types usable as settings.

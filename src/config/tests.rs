@@ -2,9 +2,13 @@ use std::path::Path;
 
 use super::*;
 use crate::ring::Consistency;
+use crate::token::DynToken;
 
+mod addresses;
 mod documents;
 mod errors;
+mod keys;
+mod rules;
 
 /// The smallest configuration; tests add keys to it.
 const SMALLEST: &str = "pool:\n  listen: 127.0.0.1:8102\n  tokens: 1\n  datastore: embedded\n";
