@@ -9,4 +9,5 @@ pub mod document;
 pub mod hash;
 pub mod proto;
 pub mod ring;
+pub mod store;
 pub mod token;

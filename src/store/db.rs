@@ -1,0 +1,297 @@
+//! What one command sees: the shards of its keys, locked, and the time.
+
+use std::sync::MutexGuard;
+
+use super::MemoryStore;
+use super::dict::{Entry, hash_of};
+use super::error::CommandError;
+use super::shard::{Record, Shard};
+use super::usage::SHARDS;
+use super::value::{Kind, Value};
+
+/// The shards a command holds.
+pub(super) enum Guards<'a> {
+    /// None: the command names no key. It visits shards one by one.
+    Visit,
+    /// The shard of its only key.
+    One(u8, MutexGuard<'a, Shard>),
+    /// Several, by rising number.
+    Many(Vec<(u8, MutexGuard<'a, Shard>)>),
+}
+
+/// The store as one command sees it.
+pub(super) struct Db<'a> {
+    store: &'a MemoryStore,
+    guards: Guards<'a>,
+    now_ms: u64,
+    /// The key whose hash was needed to find the shard, so that it is not computed twice.
+    first: &'a [u8],
+    first_hash: u64,
+}
+
+/// What an edit did.
+pub(super) enum Edit<R> {
+    /// The value is another one now.
+    Changed(R),
+    /// The value is what it was.
+    Same(R),
+}
+
+impl<R> Edit<R> {
+    /// Changed if `changed`.
+    pub(super) fn when(changed: bool, result: R) -> Edit<R> {
+        match changed {
+            true => Edit::Changed(result),
+            false => Edit::Same(result),
+        }
+    }
+}
+
+/// Number of the shard that holds keys with this hash.
+#[inline]
+pub(super) fn shard_of(hash: u64) -> u8 {
+    // The low half places the key inside the shard.
+    (hash >> 32) as u8
+}
+
+impl<'a> Db<'a> {
+    pub(super) fn new(
+        store: &'a MemoryStore,
+        guards: Guards<'a>,
+        now_ms: u64,
+        first: (&'a [u8], u64),
+    ) -> Db<'a> {
+        Db {
+            store,
+            guards,
+            now_ms,
+            first: first.0,
+            first_hash: first.1,
+        }
+    }
+
+    /// Milliseconds since the epoch.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The longest string a command may build, in bytes.
+    pub(super) fn string_bytes_max(&self) -> usize {
+        self.store.settings().string_bytes_max
+    }
+
+    /// The value at `key` as `T`, for reading.
+    pub(super) fn read<T: Kind>(&mut self, key: &[u8]) -> Result<Option<&T>, CommandError> {
+        match self.record(key) {
+            Some(record) => T::of(&record.value)
+                .map(Some)
+                .ok_or(CommandError::WrongType),
+            None => Ok(None),
+        }
+    }
+
+    /// The record at `key`, for reading: counts as a hit or a miss.
+    #[inline]
+    pub(super) fn record(&mut self, key: &[u8]) -> Option<&Record> {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        let at = shard.find_counted(hash, key, now_ms)?;
+        Some(shard.record(at))
+    }
+
+    /// The record at `key`, for a command that will write.
+    pub(super) fn peek(&mut self, key: &[u8]) -> Option<&Record> {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        let at = shard.find(hash, key, now_ms)?;
+        Some(shard.record(at))
+    }
+
+    /// True when `key` is there.
+    pub(super) fn exists(&mut self, key: &[u8]) -> bool {
+        self.peek(key).is_some()
+    }
+
+    /// Changes the value at `key`, which is made when it is absent. A collection that `edit`
+    /// leaves empty is removed. On an error nothing must have been changed.
+    pub(super) fn edit<T: Kind, R>(
+        &mut self,
+        key: &[u8],
+        edit: impl FnOnce(&mut T) -> Result<Edit<R>, CommandError>,
+    ) -> Result<R, CommandError> {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        if let Some(at) = shard.find(hash, key, now_ms) {
+            return edit_at(shard, at, edit);
+        }
+        let mut fresh = T::default();
+        match edit(&mut fresh)? {
+            Edit::Changed(result) => {
+                if !fresh.is_spent() {
+                    shard.insert(hash, key, fresh.into_value(), now_ms);
+                }
+                Ok(result)
+            }
+            Edit::Same(result) => Ok(result),
+        }
+    }
+
+    /// Changes the value at `key` if it is there.
+    pub(super) fn edit_existing<T: Kind, R>(
+        &mut self,
+        key: &[u8],
+        edit: impl FnOnce(&mut T) -> Result<Edit<R>, CommandError>,
+    ) -> Result<Option<R>, CommandError> {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        match shard.find(hash, key, now_ms) {
+            Some(at) => edit_at(shard, at, edit).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Sets the string at `key`, whatever it held; `expiry` says what becomes of its expiry.
+    pub(super) fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        let at = match shard.find(hash, key, now_ms) {
+            Some(at) => {
+                let record = shard.record_mut(at);
+                record.flags = 0;
+                match &mut record.value {
+                    Value::Str(old) => old.set(value),
+                    other => *other = Value::Str(super::blob::Blob::new(value)),
+                }
+                shard.commit(at);
+                at
+            }
+            None => {
+                let value = Value::Str(super::blob::Blob::new(value));
+                shard.insert(hash, key, value, now_ms)
+            }
+        };
+        match expiry {
+            Expiry::Keep => {}
+            Expiry::Never => shard.set_expiry(at, 0),
+            Expiry::At(ms) => shard.set_expiry(at, ms),
+        }
+    }
+
+    /// Puts `value` at `key`, whatever it held, without an expiry. An empty collection removes
+    /// the key. True when `key` holds a value now.
+    pub(super) fn put(&mut self, key: &[u8], value: Value) -> bool {
+        if value.is_spent() {
+            self.remove(key);
+            return false;
+        }
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        match shard.find(hash, key, now_ms) {
+            Some(at) => {
+                let record = shard.record_mut(at);
+                record.value = value;
+                record.flags = 0;
+                shard.set_expiry(at, 0);
+                shard.commit(at);
+            }
+            None => {
+                shard.insert(hash, key, value, now_ms);
+            }
+        }
+        true
+    }
+
+    /// Takes the record at `key` out.
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Record> {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        let at = shard.find(hash, key, now_ms)?;
+        Some(shard.remove_at(at))
+    }
+
+    /// Sets when `key` goes; 0 is never. False when it is absent.
+    pub(super) fn set_expiry(&mut self, key: &[u8], expire_at_ms: u64) -> bool {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        let at = shard.find(hash, key, now_ms);
+        if let Some(at) = at {
+            shard.set_expiry(at, expire_at_ms);
+            shard.commit(at);
+        }
+        at.is_some()
+    }
+
+    /// How long `key` was not used, in milliseconds; looking does not count as use.
+    pub(super) fn idle_ms(&mut self, key: &[u8]) -> Option<u64> {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        shard.idle_ms(hash, key, now_ms)
+    }
+
+    /// A generator for the random picks of a command on `key`.
+    pub(super) fn rng(&mut self, key: &[u8]) -> fastrand::Rng {
+        self.shard_for(key).0.rng.fork()
+    }
+
+    /// Calls `f` with shard `number`, which is locked for the call if it is not held.
+    pub(super) fn visit<R>(&mut self, number: usize, f: impl FnOnce(&mut Shard) -> R) -> R {
+        debug_assert!(number < SHARDS);
+        match &mut self.guards {
+            Guards::Visit => f(&mut self.store.lock(number as u8)),
+            Guards::One(..) | Guards::Many(_) => f(self.held(number as u8)),
+        }
+    }
+
+    /// The shard of `key` and the key's hash inside it.
+    #[inline]
+    pub(super) fn shard_for(&mut self, key: &[u8]) -> (&mut Shard, u32) {
+        let hash = match std::ptr::eq(self.first, key) {
+            true => self.first_hash,
+            false => hash_of(key),
+        };
+        (self.held(shard_of(hash)), hash as u32)
+    }
+
+    #[inline]
+    fn held(&mut self, number: u8) -> &mut Shard {
+        match &mut self.guards {
+            Guards::One(held, shard) if *held == number => shard,
+            Guards::Many(held) => {
+                let at = held.binary_search_by_key(&number, |(n, _)| *n);
+                &mut held[at.expect("the key spec of the command covers its keys")].1
+            }
+            Guards::One(..) | Guards::Visit => {
+                unreachable!("the key spec of the command covers its keys")
+            }
+        }
+    }
+}
+
+fn edit_at<T: Kind, R>(
+    shard: &mut Shard,
+    at: usize,
+    edit: impl FnOnce(&mut T) -> Result<Edit<R>, CommandError>,
+) -> Result<R, CommandError> {
+    let value = T::of_mut(&mut shard.record_mut(at).value).ok_or(CommandError::WrongType)?;
+    match edit(value)? {
+        Edit::Changed(result) => {
+            shard.commit(at);
+            Ok(result)
+        }
+        Edit::Same(result) => Ok(result),
+    }
+}
+
+/// What a write does to the expiry of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expiry {
+    /// It stays.
+    Keep,
+    /// The key no longer expires.
+    Never,
+    /// The key goes after this many milliseconds since the epoch.
+    At(u64),
+}
+
+/// An entry of the key space.
+pub(super) type KeyEntry = Entry<Record>;

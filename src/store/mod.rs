@@ -1,0 +1,221 @@
+//! The embedded datastore: Redis semantics in memory, without sockets, tasks or a clock.
+//!
+//! Workers share one [`MemoryStore`] and call it synchronously. Keys are spread over 256 shards by
+//! XXH3; each has a mutex of its own that is held for one command. A command that names several
+//! keys locks their shards in rising order, so commands are atomic and cannot deadlock.
+//!
+//! Replies are RESP2 and, errors included, those of redis-server 7.0: a differential test compares
+//! every one. Time is a parameter and only moves what expires; random picks come from a seed.
+//! Nothing is kept on disk, and there is no scripting.
+//!
+//! Reading order: [`command`] (the table), [`db`] (what a command sees), [`shard`] (the life of a
+//! key), [`dict`] and [`value`] (the data), then one file per family of commands.
+
+mod arg;
+mod blob;
+mod command;
+mod counters;
+mod db;
+mod dict;
+mod error;
+mod events;
+mod extended;
+mod format;
+mod glob;
+mod hash_value;
+mod hashes;
+mod keys;
+mod keyspace;
+mod maintenance;
+mod pick;
+mod reply;
+mod scan;
+mod score_tree;
+mod set_options;
+mod settings;
+mod shard;
+mod strings;
+mod transaction;
+mod ttl;
+mod usage;
+mod value;
+mod waiters;
+mod zset_value;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::proto::args::Args;
+use crate::proto::outbuf::OutBuf;
+
+use command::{Command, CommandTable, Effect, Keys};
+use db::{Db, Guards, shard_of};
+use dict::hash_of;
+use error::{CommandError, CommandResult};
+use shard::Shard;
+use usage::{SHARDS, Usage};
+
+pub use events::PresenceEvent;
+pub use settings::{Eviction, StoreCounters, StoreSettings};
+pub use transaction::Watched;
+pub use waiters::WaitToken;
+
+/// A shard on cache lines of its own.
+#[repr(align(128))]
+struct Slot(Mutex<Shard>);
+
+/// The embedded store. Shared by all workers of a node.
+pub struct MemoryStore {
+    shards: Box<[Slot]>,
+    commands: CommandTable,
+    settings: StoreSettings,
+    usage: Arc<Usage>,
+    /// The shard that eviction looks at next.
+    evict_turn: AtomicUsize,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new(settings: StoreSettings) -> MemoryStore {
+        let usage = Arc::new(Usage::new(&settings));
+        let shard = |n| {
+            Slot(Mutex::new(Shard::new(
+                &settings,
+                Arc::clone(&usage),
+                n as u64,
+            )))
+        };
+        MemoryStore {
+            shards: (0..SHARDS).map(shard).collect(),
+            commands: CommandTable::new(&[
+                strings::COMMANDS,
+                counters::COMMANDS,
+                keys::COMMANDS,
+                ttl::COMMANDS,
+                keyspace::COMMANDS,
+                hashes::COMMANDS,
+            ]),
+            usage,
+            evict_turn: AtomicUsize::new(0),
+            settings,
+        }
+    }
+
+    /// What the store was made with.
+    pub fn settings(&self) -> &StoreSettings {
+        &self.settings
+    }
+
+    /// True when the store knows a command of this name, in any case.
+    pub fn knows(&self, name: &[u8]) -> bool {
+        self.commands.find(name).is_some()
+    }
+
+    /// Runs one command: `args` with the name first. Appends exactly one RESP2 reply to `out`.
+    /// `now_ms` is wall-clock time in milliseconds since the epoch.
+    pub fn execute(&self, args: &Args<'_>, now_ms: u64, out: &mut OutBuf) {
+        if let Err(error) = self.run(args, now_ms, out) {
+            reply::error(out, &error);
+        }
+    }
+
+    fn run(&self, args: &Args<'_>, now_ms: u64, out: &mut OutBuf) -> CommandResult {
+        let command = self.command_of(args)?;
+        self.check_room(command)?;
+        let mut db = self.open(command.keys, args, now_ms);
+        let result = (command.run)(&mut db, args, out);
+        drop(db);
+        self.make_room(command, now_ms);
+        result
+    }
+
+    /// The command that `args` name, with a fitting number of them.
+    fn command_of(&self, args: &Args<'_>) -> Result<&'static Command, CommandError> {
+        let name = args.get(0).unwrap_or_default();
+        let command = self
+            .commands
+            .find(name)
+            .ok_or_else(|| command::unknown(args))?;
+        command.check_arity(args)?;
+        Ok(command)
+    }
+
+    /// Locks what a command needs.
+    #[inline]
+    fn open<'a>(&'a self, keys: Keys, args: &Args<'a>, now_ms: u64) -> Db<'a> {
+        if let (Keys::One, Some(key)) = (keys, args.get(1)) {
+            let hash = hash_of(key);
+            let number = shard_of(hash);
+            return Db::new(
+                self,
+                Guards::One(number, self.lock(number)),
+                now_ms,
+                (key, hash),
+            );
+        }
+        let mut needed = ShardSet::default();
+        let mut first: (&[u8], u64) = (&[], 0);
+        command::for_each_key(keys, args, |key| {
+            first = (key, hash_of(key));
+            needed.add(shard_of(first.1));
+        });
+        Db::new(self, self.lock_all(&needed), now_ms, first)
+    }
+
+    fn lock_all(&self, needed: &ShardSet) -> Guards<'_> {
+        match needed.len() {
+            0 => Guards::Visit,
+            1 => {
+                let number = needed.iter().next().expect("one was counted");
+                Guards::One(number, self.lock(number))
+            }
+            _ => Guards::Many(needed.iter().map(|n| (n, self.lock(n))).collect()),
+        }
+    }
+
+    /// Locks one shard. A worker that panicked while it held the lock is no reason to stop the
+    /// others: its command may be half done, as after a crash in the middle of it.
+    #[inline]
+    fn lock(&self, number: u8) -> MutexGuard<'_, Shard> {
+        self.shards[usize::from(number)]
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_room(&self, command: &Command) -> CommandResult {
+        let refuse = command.effect == Effect::Grow && self.settings.eviction == Eviction::Refuse;
+        match refuse && self.usage.is_full() {
+            true => Err(CommandError::OutOfMemory),
+            false => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn make_room(&self, command: &Command, now_ms: u64) {
+        if command.effect == Effect::Grow && self.usage.is_over() {
+            self.evict(now_ms);
+        }
+    }
+}
+
+/// A set of shard numbers, read in rising order.
+#[derive(Default)]
+struct ShardSet([u64; SHARDS / 64]);
+
+impl ShardSet {
+    fn add(&mut self, number: u8) {
+        self.0[usize::from(number / 64)] |= 1 << (number % 64);
+    }
+
+    fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u8> {
+        (0..=u8::MAX).filter(|n| self.0[usize::from(n / 64)] >> (n % 64) & 1 == 1)
+    }
+}

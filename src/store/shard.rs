@@ -1,0 +1,371 @@
+//! One of the store's 256 parts: a table of keys with everything that belongs to it.
+//!
+//! A shard knows the life of a key: it appears, is changed, expires, is evicted, goes. Every
+//! change runs through [`Shard::commit`] or a function that removes, so that accounting, versions,
+//! expiry and events cannot be forgotten by a command.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use super::blob::Blob;
+use super::dict::{Dict, Entry};
+use super::events::{EventRing, PresenceEvent};
+use super::settings::{StoreCounters, StoreSettings};
+use super::usage::{Unreported, Usage};
+use super::value::Value;
+use super::waiters::Waiters;
+
+/// Memory is charged to a key in units of this many bytes, so that 32 bits reach 64 GiB.
+const CHARGE_UNIT: usize = 16;
+
+/// The access clock's tick: 128 ms. Its 32 bits turn over after 17 years.
+const ACCESS_SHIFT: u32 = 7;
+
+/// What a key holds, and what the store knows about it.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) value: Value,
+    /// Milliseconds since the epoch; 0 is never.
+    expire_at_ms: u64,
+    /// Number of the change that made this state; unique in the shard.
+    version: u64,
+    /// Access clock at the last use.
+    access: u32,
+    /// A memcache client's flags; 0 for everybody else.
+    pub(super) flags: u32,
+    /// Memory charged, in units of [`CHARGE_UNIT`].
+    charged: u32,
+}
+
+impl Record {
+    pub(super) fn expire_at_ms(&self) -> u64 {
+        self.expire_at_ms
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// The keys of one shard.
+#[derive(Debug)]
+pub(super) struct Shard {
+    keys: Dict<Record>,
+    /// When something may expire: (milliseconds, hash of the key), oldest first. May hold times
+    /// that are no longer true; they are dropped when they come up.
+    due: BinaryHeap<Reverse<(u64, u32)>>,
+    volatile: usize,
+    version: u64,
+    bytes: usize,
+    unreported: Unreported,
+    usage: Arc<Usage>,
+    counters: StoreCounters,
+    pub(super) rng: fastrand::Rng,
+    pub(super) events: EventRing,
+    pub(super) waiters: Waiters,
+}
+
+impl Shard {
+    pub(super) fn new(settings: &StoreSettings, usage: Arc<Usage>, number: u64) -> Shard {
+        Shard {
+            keys: Dict::default(),
+            due: BinaryHeap::new(),
+            volatile: 0,
+            version: 0,
+            bytes: 0,
+            unreported: Unreported::default(),
+            usage,
+            counters: StoreCounters::default(),
+            // Neighbouring seeds would give related sequences.
+            rng: fastrand::Rng::with_seed(settings.seed ^ number.wrapping_mul(0x9e37_79b9)),
+            events: EventRing::new(settings.events_max),
+            waiters: Waiters::default(),
+        }
+    }
+
+    /// Position of a key that is alive; one whose time is over goes now.
+    #[inline]
+    pub(super) fn find(&mut self, hash: u32, key: &[u8], now_ms: u64) -> Option<usize> {
+        let at = self.keys.find_hashed(hash, key)?;
+        let record = self.keys.at_mut(at);
+        record.access = (now_ms >> ACCESS_SHIFT) as u32;
+        let expired = record.expire_at_ms != 0 && now_ms > record.expire_at_ms;
+        if expired {
+            self.expire_at(at);
+            return None;
+        }
+        match &record.value {
+            Value::Hash(hash) if hash.next_expiry_ms() != 0 => self.purge_fields(at, now_ms),
+            _ => Some(at),
+        }
+    }
+
+    /// As [`Shard::find`], and counts a hit or a miss.
+    #[inline]
+    pub(super) fn find_counted(&mut self, hash: u32, key: &[u8], now_ms: u64) -> Option<usize> {
+        let at = self.find(hash, key, now_ms);
+        match at {
+            Some(_) => self.counters.hits += 1,
+            None => self.counters.misses += 1,
+        }
+        at
+    }
+
+    #[inline]
+    pub(super) fn record(&self, at: usize) -> &Record {
+        &self.keys.at(at).value
+    }
+
+    /// The record to change; [`Shard::commit`] must follow when it was.
+    #[inline]
+    pub(super) fn record_mut(&mut self, at: usize) -> &mut Record {
+        self.keys.at_mut(at)
+    }
+
+    pub(super) fn entry(&self, at: usize) -> &Entry<Record> {
+        self.keys.at(at)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Adds a key that is not there.
+    pub(super) fn insert(&mut self, hash: u32, key: &[u8], value: Value, now_ms: u64) -> usize {
+        let record = Record {
+            value,
+            expire_at_ms: 0,
+            version: 0,
+            access: (now_ms >> ACCESS_SHIFT) as u32,
+            flags: 0,
+            charged: 0,
+        };
+        let at = self.keys.push_hashed(hash, Blob::new(key), record);
+        if self.events.is_on() {
+            self.events.push(PresenceEvent::Appeared(key.into()));
+        }
+        self.waiters.key_appeared(key);
+        self.usage.add(&mut self.unreported, 0, 1);
+        self.commit(at);
+        at
+    }
+
+    /// Books a change of the value at `at`: version, memory, field expiry. A collection that was
+    /// emptied goes.
+    #[inline]
+    pub(super) fn commit(&mut self, at: usize) {
+        self.version += 1;
+        let Entry { key, value, .. } = self.keys.at(at);
+        if value.value.is_spent() {
+            self.remove_at(at);
+            return;
+        }
+        let bytes = size_of::<Entry<Record>>() + key.heap_bytes() + value.value.heap_bytes();
+        let field_due = match &value.value {
+            Value::Hash(hash) => hash.next_expiry_ms(),
+            Value::Str(_) | Value::List(_) | Value::Set(_) | Value::ZSet(_) => 0,
+        };
+        let version = self.version;
+        let record = self.keys.at_mut(at);
+        record.version = version;
+        let charged = bytes.div_ceil(CHARGE_UNIT) as u32;
+        let change = i64::from(charged) - i64::from(record.charged);
+        record.charged = charged;
+        if change != 0 {
+            self.charge(change * CHARGE_UNIT as i64, 0);
+        }
+        if field_due != 0 {
+            self.push_due(field_due, self.keys.hash_at(at));
+        }
+    }
+
+    /// Sets when a key goes, in milliseconds since the epoch; 0 is never.
+    pub(super) fn set_expiry(&mut self, at: usize, expire_at_ms: u64) {
+        let record = self.keys.at_mut(at);
+        if record.expire_at_ms == expire_at_ms {
+            return;
+        }
+        self.volatile -= usize::from(record.expire_at_ms != 0);
+        self.volatile += usize::from(expire_at_ms != 0);
+        record.expire_at_ms = expire_at_ms;
+        if expire_at_ms != 0 {
+            self.push_due(expire_at_ms, self.keys.hash_at(at));
+        }
+    }
+
+    /// Takes a key out and returns what it held.
+    pub(super) fn remove_at(&mut self, at: usize) -> Record {
+        let Entry { key, value, .. } = self.keys.remove_at(at);
+        self.version += 1;
+        self.volatile -= usize::from(value.expire_at_ms != 0);
+        self.charge(-i64::from(value.charged) * CHARGE_UNIT as i64, -1);
+        if self.events.is_on() {
+            self.events.push(PresenceEvent::Went(key.as_slice().into()));
+        }
+        value
+    }
+
+    /// Removes every key.
+    pub(super) fn clear(&mut self) {
+        let keys = self.keys.len() as i64;
+        self.keys = Dict::default();
+        self.due = BinaryHeap::new();
+        self.volatile = 0;
+        self.version += 1;
+        self.charge(-(self.bytes as i64), -keys);
+        self.events.push(PresenceEvent::Cleared);
+    }
+
+    /// Expires what is due, at most `budget` keys and fields' hashes; returns how many were
+    /// looked at.
+    pub(super) fn sweep(&mut self, now_ms: u64, budget: usize) -> usize {
+        for looked_at in 0..budget {
+            match self.due.peek() {
+                Some(&Reverse((due_ms, hash))) if due_ms < now_ms => {
+                    self.due.pop();
+                    self.expire_due(due_ms, hash, now_ms);
+                }
+                _ => return looked_at,
+            }
+        }
+        budget
+    }
+
+    /// Evicts the longest unused of a few random keys; false when none may go.
+    pub(super) fn evict_one(&mut self, samples: usize, volatile_only: bool, now_ms: u64) -> bool {
+        if self.keys.is_empty() || (volatile_only && self.volatile == 0) {
+            return false;
+        }
+        let now = (now_ms >> ACCESS_SHIFT) as u32;
+        let rng = &mut self.rng;
+        let picks = (0..samples).map(|_| rng.usize(..self.keys.len()));
+        let allowed = picks.filter(|&at| {
+            let record = &self.keys.at(at).value;
+            !volatile_only || record.expire_at_ms != 0
+        });
+        let oldest = allowed.max_by_key(|&at| now.wrapping_sub(self.keys.at(at).value.access));
+        if let Some(at) = oldest {
+            self.remove_at(at);
+            self.counters.evicted += 1;
+        }
+        oldest.is_some()
+    }
+
+    /// One step of a scan over live keys, as [`Dict::scan`].
+    pub(super) fn scan(
+        &self,
+        cursor: usize,
+        count: usize,
+        now_ms: u64,
+        mut f: impl FnMut(&Entry<Record>),
+    ) -> usize {
+        self.keys.scan(cursor, count, |entry| {
+            let due = entry.value.expire_at_ms;
+            if due == 0 || now_ms <= due {
+                f(entry);
+            }
+        })
+    }
+
+    /// A random key that is alive; keys met whose time is over go.
+    pub(super) fn random(&mut self, now_ms: u64) -> Option<&[u8]> {
+        while !self.keys.is_empty() {
+            let at = self.rng.usize(..self.keys.len());
+            let due = self.keys.at(at).value.expire_at_ms;
+            if due == 0 || now_ms <= due {
+                return Some(self.keys.at(at).key.as_slice());
+            }
+            self.expire_at(at);
+        }
+        None
+    }
+
+    /// Times that wait to come up, true and old ones.
+    #[cfg(test)]
+    pub(super) fn due_len(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Figures of this shard.
+    pub(super) fn counters(&self) -> StoreCounters {
+        StoreCounters {
+            keys: self.keys.len() as u64,
+            volatile_keys: self.volatile as u64,
+            bytes: self.bytes as u64,
+            ..self.counters
+        }
+    }
+
+    /// How long a key was not used, in milliseconds.
+    pub(super) fn idle_ms(&self, hash: u32, key: &[u8], now_ms: u64) -> Option<u64> {
+        let at = self.keys.find_hashed(hash, key)?;
+        let now = (now_ms >> ACCESS_SHIFT) as u32;
+        let ticks = now.wrapping_sub(self.keys.at(at).value.access);
+        Some(u64::from(ticks) << ACCESS_SHIFT)
+    }
+
+    fn charge(&mut self, bytes: i64, keys: i64) {
+        self.bytes = (self.bytes as i64 + bytes) as usize;
+        self.usage.add(&mut self.unreported, bytes, keys);
+    }
+
+    fn expire_at(&mut self, at: usize) {
+        self.remove_at(at);
+        self.counters.expired += 1;
+    }
+
+    /// Removes the fields of a hash whose time is over; `None` when the key went with them.
+    fn purge_fields(&mut self, at: usize, now_ms: u64) -> Option<usize> {
+        let Value::Hash(hash) = &mut self.keys.at_mut(at).value else {
+            return Some(at);
+        };
+        let expected = hash.next_expiry_ms();
+        let purged = hash.purge(now_ms);
+        let (next, spent) = (hash.next_expiry_ms(), hash.len() == 0);
+        if purged > 0 {
+            self.commit(at);
+        } else if next != expected && next != 0 {
+            self.push_due(next, self.keys.hash_at(at));
+        }
+        (!spent).then_some(at)
+    }
+
+    fn expire_due(&mut self, due_ms: u64, hash: u32, now_ms: u64) {
+        let key_due = |r: &Record| r.expire_at_ms == due_ms;
+        let fields_due =
+            |r: &Record| matches!(&r.value, Value::Hash(h) if h.next_expiry_ms() == due_ms);
+        if let Some(at) = self.keys.find_by(hash, key_due) {
+            self.expire_at(at);
+        } else if let Some(at) = self.keys.find_by(hash, fields_due) {
+            self.purge_fields(at, now_ms);
+        }
+    }
+
+    fn push_due(&mut self, due_ms: u64, hash: u32) {
+        // Keys set again and again leave old times behind: start over before they pile up.
+        if self.due.len() > 2 * self.keys.len() + 64 {
+            self.rebuild_due();
+        }
+        self.due.push(Reverse((due_ms, hash)));
+    }
+
+    fn rebuild_due(&mut self) {
+        let mut due = std::mem::take(&mut self.due).into_vec();
+        due.clear();
+        for at in 0..self.keys.len() {
+            let Entry { value, .. } = self.keys.at(at);
+            let hash = self.keys.hash_at(at);
+            if value.expire_at_ms != 0 {
+                due.push(Reverse((value.expire_at_ms, hash)));
+            }
+            match &value.value {
+                Value::Hash(h) if h.next_expiry_ms() != 0 => {
+                    due.push(Reverse((h.next_expiry_ms(), hash)));
+                }
+                _ => {}
+            }
+        }
+        self.due = due.into();
+    }
+}

@@ -1,0 +1,104 @@
+//! Several commands as one: EXEC with what WATCH needs, and the blocking pops.
+
+use crate::proto::args::Args;
+use crate::proto::outbuf::OutBuf;
+
+use super::command::{self, Keys};
+use super::db::{Db, Guards, shard_of};
+use super::dict::hash_of;
+use super::waiters::WaitToken;
+use super::{MemoryStore, SHARDS, ShardSet, reply};
+
+/// A key under WATCH and the version it had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What [`MemoryStore::version_of`] gave when the client began to watch.
+    pub version: u64,
+}
+
+impl MemoryStore {
+    /// A number that changes whenever the key does; 0 while it is absent.
+    pub fn version_of(&self, key: &[u8], now_ms: u64) -> u64 {
+        let hash = hash_of(key);
+        let guard = Guards::One(shard_of(hash), self.lock(shard_of(hash)));
+        let mut db = Db::new(self, guard, now_ms, (key, hash));
+        db.peek(key).map_or(0, |record| record.version())
+    }
+
+    /// Runs `commands` as one: nothing of anybody else happens between them. Appends one array
+    /// with a reply per command, errors in place, or the null array and false when a watched key
+    /// changed.
+    pub fn execute_block(
+        &self,
+        commands: &[Args<'_>],
+        watched: &[Watched],
+        now_ms: u64,
+        out: &mut OutBuf,
+    ) -> bool {
+        let mut db = self.open_block(commands, watched, now_ms);
+        let changed = |w: &Watched| db.peek(&w.key).map_or(0, |r| r.version()) != w.version;
+        if watched.iter().any(changed) {
+            reply::nil_array(out);
+            return false;
+        }
+        reply::array(out, commands.len());
+        let mut over = false;
+        for args in commands {
+            let result = self.command_of(args).and_then(|command| {
+                self.check_room(command)?;
+                (command.run)(&mut db, args, out)
+            });
+            match result {
+                Ok(()) => over |= self.usage.is_over(),
+                Err(error) => reply::error(out, &error),
+            }
+        }
+        drop(db);
+        if over {
+            self.evict(now_ms);
+        }
+        true
+    }
+
+    fn open_block<'a>(&'a self, commands: &[Args<'a>], watched: &[Watched], now_ms: u64) -> Db<'a> {
+        let mut needed = ShardSet::default();
+        for Watched { key, .. } in watched {
+            needed.add(shard_of(hash_of(key)));
+        }
+        for args in commands {
+            let Ok(command) = self.command_of(args) else {
+                continue;
+            };
+            match command.keys {
+                Keys::Whole => (0..SHARDS).for_each(|n| needed.add(n as u8)),
+                keys => command::for_each_key(keys, args, |k| needed.add(shard_of(hash_of(k)))),
+            }
+        }
+        Db::new(self, self.lock_all(&needed), now_ms, (&[], 0))
+    }
+
+    /// Remembers that the client `token` waits for one of `keys` to appear, unless one of them is
+    /// there: then false, and nothing is remembered.
+    pub fn wait_for(&self, keys: &[&[u8]], token: WaitToken, now_ms: u64) -> bool {
+        let mut needed = ShardSet::default();
+        keys.iter()
+            .for_each(|key| needed.add(shard_of(hash_of(key))));
+        let mut db = Db::new(self, self.lock_all(&needed), now_ms, (&[], 0));
+        if keys.iter().any(|key| db.exists(key)) {
+            return false;
+        }
+        for key in keys {
+            db.shard_for(key).0.waiters.add(key, token);
+        }
+        true
+    }
+
+    /// Forgets that the client `token` waits for `keys`.
+    pub fn stop_waiting(&self, keys: &[&[u8]], token: WaitToken) {
+        for key in keys {
+            self.lock(shard_of(hash_of(key))).waiters.remove(key, token);
+        }
+    }
+}
