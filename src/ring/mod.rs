@@ -7,10 +7,12 @@ mod consistency;
 mod continuum;
 mod peer;
 mod replicas;
+mod shares;
 mod topology;
 
 pub use consistency::{Consistency, UnknownConsistency, quorum};
 pub use continuum::{Continuum, Point};
 pub use peer::{Peer, PeerId, PeerIdx, PeerRef, PeerState};
 pub use replicas::ReplicaSet;
+pub use shares::{arc_shares, even_layout};
 pub use topology::{PEERS_MAX, RACKS_MAX, Rack, RemoteDc, Topology, TopologyError};
