@@ -144,6 +144,18 @@ impl DynToken {
         }
     }
 
+    /// The same for a 128-bit hash: zero and the positive four-word tokens.
+    #[inline]
+    pub fn as_hash_u128(&self) -> Option<u128> {
+        match self.sign {
+            Sign::Zero => Some(0),
+            Sign::Positive if usize::from(self.len) == TOKEN_WORDS_MAX => {
+                Some(self.magnitude()).filter(|&value| value != 0)
+            }
+            Sign::Positive | Sign::Negative => None,
+        }
+    }
+
     /// Sign and length as one number that orders tokens of different sign or length.
     #[inline]
     fn rank(&self) -> u16 {

@@ -3,6 +3,7 @@
 //! A [`Topology`] is an immutable snapshot made from a peer table. The control plane builds a
 //! new one for each change and swaps it; requests keep the one they were planned on.
 
+mod bounds;
 mod consistency;
 mod continuum;
 mod peer;

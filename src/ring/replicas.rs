@@ -6,10 +6,11 @@
 //! these two differ only where a rack has several points at one token. Equal sets share one
 //! number, so keys can be grouped by it.
 
-use std::hash::{BuildHasher, RandomState};
-
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::bounds::Bounds;
 use super::{Continuum, PeerIdx};
 use crate::token::DynToken;
 
@@ -58,14 +59,6 @@ pub(super) struct ReplicaTable {
     racks: usize,
 }
 
-/// The distinct boundaries, ascending.
-#[derive(Debug)]
-enum Bounds {
-    /// All of them are values of a 32-bit hash, which makes the search short.
-    Narrow(Vec<u32>),
-    Wide(Vec<DynToken>),
-}
-
 #[derive(Clone, Copy, Debug)]
 struct SetPair {
     /// For tokens below the boundary and above the one before.
@@ -77,37 +70,30 @@ struct SetPair {
 impl ReplicaTable {
     /// Merges the continua of all racks, in one pass over their points.
     pub(super) fn build(continua: &[&Continuum]) -> ReplicaTable {
-        let mut sets = SetInterner::new(continua.len());
-        let mut heads = vec![0; continua.len()];
-        let mut bounds = Vec::new();
-        let mut pairs = Vec::new();
-        let (mut below, mut at) = (vec![NOBODY; continua.len()], Vec::new());
-        loop {
-            for ((owner, &head), continuum) in below.iter_mut().zip(&heads).zip(continua) {
-                let points = continuum.points();
-                let point = points.get(head).or(points.first());
-                *owner = point.map_or(NOBODY, |point| point.peer.0);
+        let merged = merge(continua);
+        let mut sets = SetInterner::new(continua.len(), merged.len());
+        // Who owns what lies between the boundary before and the next one.
+        let mut row = Row::new(continua);
+        let mut bounds = Vec::with_capacity(merged.len());
+        let mut pairs = Vec::with_capacity(merged.len() + 1);
+        for points in merged.chunk_by(|a, b| a.token == b.token) {
+            let bound = points[0].token;
+            let below = sets.intern(&row);
+            let mut at = below;
+            let mut of_racks = points.chunk_by(|a, b| a.rack == b.rack);
+            if of_racks.any(|points| points.len() > 1) {
+                at = sets.intern(&row.at(&bound, points, continua));
             }
-            let Some(bound) = lowest(continua, &heads) else {
-                break;
-            };
-            at.clone_from(&below);
-            for ((owner, head), continuum) in at.iter_mut().zip(&mut heads).zip(continua) {
-                let rest = &continuum.points()[*head..];
-                let equal = rest.iter().take_while(|point| point.token == bound).count();
-                if equal > 1 {
-                    *owner = continuum.owner(&bound).map_or(NOBODY, |peer| peer.0);
-                }
-                *head += equal;
+            for point in points {
+                let rest = continua[point.rack as usize].points();
+                let next = rest.get(point.place as usize + 1).unwrap_or(&rest[0]);
+                row.set(point.rack, next.peer.0);
             }
             bounds.push(bound);
-            pairs.push(SetPair {
-                below: sets.intern(&below),
-                at: sets.intern(&at),
-            });
+            pairs.push(SetPair { below, at });
         }
-        // All heads are at their ends: what lies above the last boundary wraps.
-        let wrap = sets.intern(&below);
+        // What lies above the last boundary wraps.
+        let wrap = sets.intern(&row);
         pairs.push(SetPair {
             below: wrap,
             at: wrap,
@@ -134,84 +120,107 @@ impl ReplicaTable {
     }
 }
 
-impl Bounds {
-    fn new(bounds: Vec<DynToken>) -> Bounds {
-        match bounds
-            .iter()
-            .map(DynToken::as_hash_u32)
-            .collect::<Option<Vec<_>>>()
-        {
-            Some(narrow) => Bounds::Narrow(narrow),
-            None => Bounds::Wide(bounds),
-        }
-    }
+/// A point and where it stands in its rack's continuum.
+struct Merged {
+    token: DynToken,
+    rack: u32,
+    place: u32,
+}
 
-    /// The number of boundaries below `token`, and whether the next one equals it.
-    #[inline]
-    fn search(&self, token: &DynToken) -> (usize, bool) {
-        match self {
-            Bounds::Narrow(bounds) => match token.as_hash_u32() {
-                Some(key) => {
-                    let place = bounds.partition_point(|&bound| bound < key);
-                    (place, bounds.get(place) == Some(&key))
-                }
-                // No 32-bit hash yields this token, so no boundary equals it.
-                None => {
-                    let below = |&bound: &u32| DynToken::from_u32(bound) < *token;
-                    (bounds.partition_point(below), false)
-                }
-            },
-            Bounds::Wide(bounds) => {
-                let place = bounds.partition_point(|bound| bound < token);
-                (place, bounds.get(place) == Some(token))
+/// The points of all racks, ascending; those of equal tokens by rack, then by place.
+fn merge(continua: &[&Continuum]) -> Vec<Merged> {
+    let mut merged = Vec::with_capacity(continua.iter().map(|c| c.points().len()).sum());
+    for (rack, continuum) in (0..).zip(continua) {
+        let points = (0..).zip(continuum.points());
+        merged.extend(points.map(|(place, point)| Merged {
+            token: point.token,
+            rack,
+            place,
+        }));
+    }
+    // Stable, and quick on sorted runs.
+    merged.sort_by_key(|point| point.token);
+    merged
+}
+
+/// One owner a rack, with a hash that is kept up to date for each change.
+#[derive(Clone)]
+struct Row {
+    owners: Vec<u32>,
+    hash: u64,
+}
+
+impl Row {
+    /// The owners below all boundaries.
+    fn new(continua: &[&Continuum]) -> Row {
+        let mut row = Row {
+            owners: vec![NOBODY; continua.len()],
+            hash: 0,
+        };
+        for (rack, continuum) in (0..).zip(continua) {
+            if let Some(first) = continuum.points().first() {
+                row.set(rack, first.peer.0);
             }
         }
+        row
+    }
+
+    fn set(&mut self, rack: u32, owner: u32) {
+        let place = &mut self.owners[rack as usize];
+        self.hash ^= hash_of(rack, *place) ^ hash_of(rack, owner);
+        *place = owner;
+    }
+
+    /// The owners of the boundary itself, where `points` are all that stand on it. A rack with
+    /// several of them gives the one its search hits.
+    fn at(&self, bound: &DynToken, points: &[Merged], continua: &[&Continuum]) -> Row {
+        let mut row = self.clone();
+        for point in points {
+            if let Some(peer) = continua[point.rack as usize].owner(bound) {
+                row.set(point.rack, peer.0);
+            }
+        }
+        row
     }
 }
 
-/// The lowest token at or after the heads.
-fn lowest(continua: &[&Continuum], heads: &[usize]) -> Option<DynToken> {
-    let heads = continua.iter().zip(heads);
-    heads
-        .filter_map(|(continuum, &head)| Some(continuum.points().get(head)?.token))
-        .min()
+fn hash_of(rack: u32, owner: u32) -> u64 {
+    xxh3_64_with_seed(&owner.to_le_bytes(), u64::from(rack))
 }
 
-/// Gives equal owner rows one number, in order of first appearance.
+/// Gives equal rows one number, in order of first appearance.
 struct SetInterner {
     racks: usize,
     owners: Vec<u32>,
-    count: u32,
+    /// Of each number's row.
+    hashes: Vec<u64>,
     numbers: HashTable<u32>,
-    hasher: RandomState,
 }
 
 impl SetInterner {
-    fn new(racks: usize) -> SetInterner {
+    fn new(racks: usize, sets_expected: usize) -> SetInterner {
         SetInterner {
             racks,
-            owners: Vec::new(),
-            count: 0,
-            numbers: HashTable::new(),
-            hasher: RandomState::new(),
+            owners: Vec::with_capacity(racks * sets_expected),
+            hashes: Vec::with_capacity(sets_expected),
+            numbers: HashTable::with_capacity(sets_expected),
         }
     }
 
-    fn intern(&mut self, row: &[u32]) -> u32 {
-        let (owners, racks, hasher) = (&self.owners, self.racks, &self.hasher);
-        let row_of = |id: u32| &owners[id as usize * racks..][..racks];
-        let found = self.numbers.entry(
-            hasher.hash_one(row),
-            |&id| row_of(id) == row,
-            |&id| hasher.hash_one(row_of(id)),
-        );
-        match found {
-            hashbrown::hash_table::Entry::Occupied(entry) => *entry.get(),
-            hashbrown::hash_table::Entry::Vacant(entry) => {
-                let id = self.count;
+    fn intern(&mut self, row: &Row) -> u32 {
+        let owners_of = |id: u32| &self.owners[id as usize * self.racks..][..self.racks];
+        let hashes = &self.hashes;
+        let equal = |&id: &u32| hashes[id as usize] == row.hash && owners_of(id) == row.owners;
+        match self
+            .numbers
+            .entry(row.hash, equal, |&id| hashes[id as usize])
+        {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                let id = self.hashes.len() as u32;
                 entry.insert(id);
-                self.owners.extend_from_slice(row);
-                self.count += 1;
+                self.owners.extend_from_slice(&row.owners);
+                self.hashes.push(row.hash);
                 id
             }
         }

@@ -219,6 +219,12 @@ fn the_odd_tokens_are_ordered() {
         DynToken::from_u128(0).to_string(),
         format!("0x{}", "0".repeat(32))
     );
+    let wide_plus_zero = DynToken::from_words(Sign::Positive, &[0; 4]).unwrap();
+    assert!(text("4294967295") < wide_plus_zero && wide_plus_zero < wide);
+    assert_eq!(
+        (wide_plus_zero.as_hash_u128(), text("00").as_hash_u32()),
+        (None, None)
+    );
     assert_eq!(DynToken::from_words(Sign::Positive, &[]), None);
     assert_eq!(DynToken::from_words(Sign::Positive, &[1; 5]), None);
 }
@@ -276,6 +282,14 @@ proptest! {
         let (x, y) = (DynToken::from_u32(a), DynToken::from_u32(b));
         prop_assert_eq!(x.cmp(&y), a.cmp(&b));
         prop_assert_eq!(x.as_hash_u32(), Some(a));
+    }
+
+    #[test]
+    fn wide_hash_values_keep_their_order(a: u128, b: u128) {
+        let (x, y) = (DynToken::from_u128(a), DynToken::from_u128(b));
+        prop_assert_eq!(x.cmp(&y), a.cmp(&b));
+        prop_assert_eq!(x.as_hash_u128(), Some(a));
+        prop_assert_eq!(x.as_hash_u32().is_some(), a == 0);
     }
 
     #[test]

@@ -255,6 +255,15 @@ fn narrow_token() -> impl Strategy<Value = DynToken> {
     ]
 }
 
+/// Tokens as hashes of 128 bits make them.
+fn broad_token() -> impl Strategy<Value = DynToken> {
+    prop_oneof![
+        (0..200u128).prop_map(DynToken::from_u128),
+        (0..9u128).prop_map(|w| DynToken::from_u128((w << 64) | (w % 2))),
+        any::<u128>().prop_map(DynToken::from_u128)
+    ]
+}
+
 fn table(token: impl Strategy<Value = DynToken> + 'static) -> impl Strategy<Value = Vec<Peer>> {
     let place = (0..2u32, 0..3u32);
     let row = (place, prop::collection::vec(token, 0..6), 0..10u32);
@@ -329,6 +338,14 @@ proptest! {
     #[test]
     fn owners_are_right_where_all_tokens_are_narrow(
         table in table(narrow_token()),
+        extra in prop::collection::vec(ring_token(), 30),
+    ) {
+        check_owners(table, extra)?;
+    }
+
+    #[test]
+    fn owners_are_right_where_all_tokens_are_broad(
+        table in table(broad_token()),
         extra in prop::collection::vec(ring_token(), 30),
     ) {
         check_owners(table, extra)?;
