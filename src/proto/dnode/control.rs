@@ -35,16 +35,7 @@ pub fn put_control_frame(
     let mut number = itoa::Buffer::new();
     let digits = number.format(message.len()).as_bytes();
     let plen = 1 + digits.len() + 2 + message.len() + 2;
-    put_header(
-        out,
-        id,
-        kind.code(),
-        0,
-        VERSION_TORC,
-        same_dc,
-        data,
-        plen as u64,
-    );
+    put_header(out, id, kind.code(), 0, VERSION_TORC, same_dc, data, plen as u64);
     out.reserve(plen);
     out.push(b'$');
     out.extend_from_slice(digits);
@@ -100,10 +91,7 @@ pub struct ControlSeal {
 impl ControlSeal {
     /// The seal of a cluster.
     pub fn new(cluster: &str, secret: Option<&[u8]>) -> ControlSeal {
-        ControlSeal {
-            cluster: cluster.to_owned(),
-            secret: secret.map(<[u8]>::to_vec),
-        }
+        ControlSeal { cluster: cluster.to_owned(), secret: secret.map(<[u8]>::to_vec) }
     }
 
     /// The envelope of a message of type `kind`.
@@ -132,10 +120,7 @@ impl ControlSeal {
             return Err(SealError::Cluster(envelope.cluster));
         }
         if envelope.lowest > WIRE_HIGHEST || envelope.highest < WIRE_LOWEST {
-            return Err(SealError::Version {
-                lowest: envelope.lowest,
-                highest: envelope.highest,
-            });
+            return Err(SealError::Version { lowest: envelope.lowest, highest: envelope.highest });
         }
         match (&self.secret, envelope.mac.is_empty()) {
             (None, true) => Ok(envelope.message),
@@ -220,11 +205,7 @@ mod tests {
         let other = ControlSeal::new("green", None);
         let refused = other.open(GOSSIP, &sealed);
         assert_eq!(refused, Err(SealError::Cluster("blue".into())));
-        assert_eq!(
-            ours.open(GOSSIP, b"\xff\xff"),
-            Err(SealError::Malformed),
-            "noise"
-        );
+        assert_eq!(ours.open(GOSSIP, b"\xff\xff"), Err(SealError::Malformed), "noise");
     }
 
     #[test]
@@ -260,10 +241,7 @@ mod tests {
         let refused = ours.open(GOSSIP, &later.encode_to_vec()).unwrap_err();
         assert_eq!(
             refused,
-            SealError::Version {
-                lowest: WIRE_HIGHEST + 1,
-                highest: WIRE_HIGHEST + 2
-            }
+            SealError::Version { lowest: WIRE_HIGHEST + 1, highest: WIRE_HIGHEST + 2 }
         );
     }
 }

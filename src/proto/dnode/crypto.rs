@@ -125,8 +125,7 @@ impl LinkKey {
     /// A new key.
     pub fn random<R: TryCryptoRng + ?Sized>(rng: &mut R) -> Result<LinkKey, CryptoError> {
         let mut bytes = [0; LINK_KEY_BYTES];
-        rng.try_fill_bytes(&mut bytes)
-            .map_err(|_| CryptoError::Random)?;
+        rng.try_fill_bytes(&mut bytes).map_err(|_| CryptoError::Random)?;
         Ok(LinkKey(bytes))
     }
 
@@ -166,9 +165,7 @@ impl WrapKey {
         rng: &mut R,
     ) -> Result<Vec<u8>, CryptoError> {
         let public = self.0.as_public_key();
-        public
-            .oaep_encrypt_with_rng::<Sha1, _>(rng, &key.0)
-            .map_err(|_| CryptoError::Random)
+        public.oaep_encrypt_with_rng::<Sha1, _>(rng, &key.0).map_err(|_| CryptoError::Random)
     }
 
     /// The key in a data field of [`WRAPPED_BYTES`]. `rng` blinds the private operation.
@@ -179,10 +176,7 @@ impl WrapKey {
     ) -> Result<LinkKey, CryptoError> {
         let plain = self.0.oaep_decrypt_with_rng::<Sha1, _>(rng, wrapped);
         let plain = plain.map_err(|_| CryptoError::Unwrap)?;
-        plain
-            .try_into()
-            .map(LinkKey)
-            .map_err(|_| CryptoError::Unwrap)
+        plain.try_into().map(LinkKey).map_err(|_| CryptoError::Unwrap)
     }
 }
 
@@ -204,17 +198,10 @@ impl ChunkCipher {
     /// The cipher of a connection. `mbuf_size` is the setting of that name, in bytes, the same
     /// on both ends.
     pub fn new(key: &LinkKey, mbuf_size: usize) -> ChunkCipher {
-        assert!(
-            mbuf_size > MBUF_OVERHEAD,
-            "mbuf_size leaves no room for data"
-        );
+        assert!(mbuf_size > MBUF_OVERHEAD, "mbuf_size leaves no room for data");
         let mut iv = [0; AES_BYTES];
         iv.copy_from_slice(&key.0[..AES_BYTES]);
-        ChunkCipher {
-            aes: Aes128::new(&iv.into()),
-            iv,
-            chunk_plain: mbuf_size - MBUF_OVERHEAD,
-        }
+        ChunkCipher { aes: Aes128::new(&iv.into()), iv, chunk_plain: mbuf_size - MBUF_OVERHEAD }
     }
 
     /// Length of the ciphertext of `plain` bytes: the `plen` of the frame.
@@ -249,9 +236,7 @@ impl BodyCipher for ChunkCipher {
             let start = out.len();
             out.extend_from_slice(chunk);
             let cbc = cbc::Decryptor::inner_iv_init(&self.aes, &self.iv.into());
-            let plain = cbc
-                .decrypt_padded::<Pkcs7>(&mut out[start..])
-                .map(<[u8]>::len);
+            let plain = cbc.decrypt_padded::<Pkcs7>(&mut out[start..]).map(<[u8]>::len);
             // Every chunk but the last is full, so a short one is a wrong key or mbuf_size.
             let last = (number + 1) * chunk_sealed >= sealed.len();
             let full = self.chunk_plain;
@@ -259,9 +244,7 @@ impl BodyCipher for ChunkCipher {
                 Ok(len) if len == full || (last && len < full) => out.truncate(start + len),
                 Ok(_) | Err(_) => {
                     out.truncate(before);
-                    return Err(CryptoError::Padding {
-                        at: number * chunk_sealed,
-                    });
+                    return Err(CryptoError::Padding { at: number * chunk_sealed });
                 }
             }
         }
@@ -287,10 +270,7 @@ pub struct ReceiveKey {
 impl ReceiveKey {
     /// A connection on which no key was seen yet.
     pub fn new(mbuf_size: usize) -> ReceiveKey {
-        ReceiveKey {
-            mbuf_size,
-            current: None,
-        }
+        ReceiveKey { mbuf_size, current: None }
     }
 
     /// Takes the key of an encrypted frame when its data field has the length of one, and gives

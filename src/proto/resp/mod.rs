@@ -5,7 +5,7 @@
 //! [`error`] says what was wrong with bytes that are neither.
 //!
 //! [`table`] is the command table, one row a command with the columns of [`spec`]; [`shape`] and
-//! [`effect`] are two of them that look at the arguments.
+//! [`effect`] are two of them that look at the arguments. [`lift`] turns RESP2 replies into RESP3.
 //!
 //! Stores and peers are always spoken to in RESP2.
 
@@ -14,6 +14,7 @@ pub mod effect;
 pub mod encode;
 pub mod error;
 pub mod inline;
+pub mod lift;
 mod number;
 pub mod reply;
 pub mod shape;

@@ -52,7 +52,7 @@ pub struct ReplyScanner {
 }
 
 /// One element, or the beginning of an array.
-enum Element {
+pub(super) enum Element {
     /// A string, number or null ends here.
     Whole(usize),
     /// Elements follow from here.
@@ -295,13 +295,19 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// The element at `at` of a reply that a scanner has found whole; `None` at bytes that are none.
+#[inline]
+pub(super) fn known(reply: &[u8], at: usize) -> Option<Element> {
+    element(reply, at, 0, &UNBOUNDED).ok()
+}
+
 /// The length of the reply at the beginning of `buf`, which holds all of it. No depth limit is
 /// needed to pass over what was already found whole: one counter serves all levels.
-fn whole(buf: &[u8]) -> Option<usize> {
+pub(super) fn whole(buf: &[u8]) -> Option<usize> {
     let (mut at, mut left) = (0, 1usize);
     while left > 0 {
         left -= 1;
-        match element(buf, at, 0, &UNBOUNDED).ok()? {
+        match known(buf, at)? {
             Element::Whole(end) => at = end,
             Element::Array { count, first } => {
                 at = first;

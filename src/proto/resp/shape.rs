@@ -27,6 +27,8 @@ pub enum Shape {
     Doubles,
     /// A flat list becomes an array of pairs.
     Pairs,
+    /// A map in which the value of `flags` is a set.
+    FlagMap,
     /// A flat list of members and scores becomes an array of pairs with a double.
     ScorePairs,
     /// The last of two or three elements is a score: a double.

@@ -74,15 +74,9 @@ fn recorded_secured_frames_open_and_seal_byte_for_byte() {
         let mut receiver = ReceiveKey::new(MBUF);
         let mut rng = Counter(1);
         if data.len() == WRAPPED_BYTES {
-            assert_eq!(
-                wrap_key.unwrap(data, &mut rng),
-                Ok(link_key.clone()),
-                "{name}"
-            );
+            assert_eq!(wrap_key.unwrap(data, &mut rng), Ok(link_key.clone()), "{name}");
         } else {
-            let err = receiver
-                .accept(&header, data, &wrap_key, &mut rng)
-                .unwrap_err();
+            let err = receiver.accept(&header, data, &wrap_key, &mut rng).unwrap_err();
             assert_eq!(err, CryptoError::NoKey, "{name}");
             receiver.current = Some(ChunkCipher::new(&link_key, MBUF));
         }
@@ -121,10 +115,7 @@ fn lengths_at_the_chunk_edges() {
         (CHUNK, CHUNK + 16),
         (CHUNK + 1, CHUNK + 32),
         (40_032, 40_080),
-        (
-            5 << 20,
-            (5 << 20) / CHUNK * (CHUNK + 16) + padded((5 << 20) % CHUNK),
-        ),
+        (5 << 20, (5 << 20) / CHUNK * (CHUNK + 16) + padded((5 << 20) % CHUNK)),
     ] {
         assert_eq!(cipher.sealed_len(plain), sealed, "{plain}");
         let text: Vec<u8> = (0..plain).map(|i| (i % 251) as u8).collect();
@@ -147,26 +138,15 @@ fn damage_and_other_settings_are_errors_that_leave_the_output_alone() {
     ours.seal(&[1; 50_000], &mut sealed);
     let mut out = b"kept".to_vec();
     assert_eq!(ours.open(&[], &mut out), Err(CryptoError::Length(0)));
-    assert_eq!(
-        ours.open(&sealed[..33], &mut out),
-        Err(CryptoError::Length(33))
-    );
+    assert_eq!(ours.open(&sealed[..33], &mut out), Err(CryptoError::Length(33)));
     let other_size = cipher(8192).open(&sealed, &mut out);
     assert_eq!(other_size, Err(CryptoError::Padding { at: 0 }));
     let other_key = ChunkCipher::new(&LinkKey::from_bytes([8; 32]), MBUF);
-    assert_eq!(
-        other_key.open(&sealed, &mut out),
-        Err(CryptoError::Padding { at: 0 })
-    );
+    assert_eq!(other_key.open(&sealed, &mut out), Err(CryptoError::Padding { at: 0 }));
     sealed.clear();
     ours.seal(&[b'x'; 50_000], &mut sealed);
     let cut = ours.open(&sealed[..sealed.len() - 16], &mut out);
-    assert_eq!(
-        cut,
-        Err(CryptoError::Padding {
-            at: 3 * (CHUNK + 16)
-        })
-    );
+    assert_eq!(cut, Err(CryptoError::Padding { at: 3 * (CHUNK + 16) }));
     assert_eq!(out, b"kept");
 }
 
@@ -178,20 +158,13 @@ fn keys_wrap_and_a_wrong_one_does_not_unwrap() {
     let key = LinkKey::random(&mut rng).unwrap();
     let wrapped = wrap_key.wrap(&key, &mut rng).unwrap();
     assert_eq!(wrapped.len(), WRAPPED_BYTES);
-    assert_ne!(
-        wrapped,
-        wrap_key.wrap(&key, &mut rng).unwrap(),
-        "padding is random"
-    );
+    assert_ne!(wrapped, wrap_key.wrap(&key, &mut rng).unwrap(), "padding is random");
     assert_eq!(wrap_key.unwrap(&wrapped, &mut rng), Ok(key.clone()));
     for bad in [vec![0x55; WRAPPED_BYTES], wrapped[1..].to_vec(), Vec::new()] {
         assert_eq!(wrap_key.unwrap(&bad, &mut rng), Err(CryptoError::Unwrap));
     }
     let shown = format!("{key:?} {wrap_key:?} {:?}", cipher(MBUF));
-    assert_eq!(
-        shown,
-        "LinkKey(..) WrapKey(..) ChunkCipher { chunk_plain: 16320, .. }"
-    );
+    assert_eq!(shown, "LinkKey(..) WrapKey(..) ChunkCipher { chunk_plain: 16320, .. }");
 }
 
 #[test]
@@ -199,19 +172,13 @@ fn a_key_that_fails_forgets_the_one_before() {
     let vectors = vectors();
     let wrap_key = wrap_key(&vectors);
     let mut rng = Counter(3);
-    let wrapped = wrap_key
-        .wrap(&LinkKey::from_bytes([1; 32]), &mut rng)
-        .unwrap();
+    let wrapped = wrap_key.wrap(&LinkKey::from_bytes([1; 32]), &mut rng).unwrap();
     let header = HeaderDecoder::default()
         .decode(b"$2014$ 1 3 1 1 0 *1 d *16\r\n", &HeaderLimits::default())
         .unwrap()
         .unwrap();
     let mut receiver = ReceiveKey::new(MBUF);
-    assert!(
-        receiver
-            .accept(&header, &wrapped, &wrap_key, &mut rng)
-            .is_ok()
-    );
+    assert!(receiver.accept(&header, &wrapped, &wrap_key, &mut rng).is_ok());
     assert!(receiver.accept(&header, b"d", &wrap_key, &mut rng).is_ok());
     let bad = receiver.accept(&header, &[7; WRAPPED_BYTES], &wrap_key, &mut rng);
     assert_eq!(bad.unwrap_err(), CryptoError::Unwrap);
@@ -220,16 +187,10 @@ fn a_key_that_fails_forgets_the_one_before() {
 
 #[test]
 fn only_rsa_1024_is_taken() {
-    assert!(matches!(
-        WrapKey::from_pem("nonsense"),
-        Err(CryptoError::NotAKey(_))
-    ));
+    assert!(matches!(WrapKey::from_pem("nonsense"), Err(CryptoError::NotAKey(_))));
     let larger = PrivateKey::new(&mut Counter(5), 1152).unwrap();
     let pem = larger.to_pkcs1_pem(Default::default()).unwrap();
-    assert_eq!(
-        WrapKey::from_pem(&pem).unwrap_err(),
-        CryptoError::KeySize(1152)
-    );
+    assert_eq!(WrapKey::from_pem(&pem).unwrap_err(), CryptoError::KeySize(1152));
 }
 
 #[test]
@@ -242,16 +203,9 @@ fn options_decide_per_link() {
     ] {
         let option = SecureOption::from_name(name).unwrap();
         let of = [(true, true), (true, false), (false, false)];
-        assert_eq!(
-            of.map(|(dc, rack)| option.encrypts(dc, rack)),
-            links,
-            "{name}"
-        );
+        assert_eq!(of.map(|(dc, rack)| option.encrypts(dc, rack)), links, "{name}");
     }
-    assert!(
-        SecureOption::Rack.encrypts(false, true),
-        "equal rack names of two datacenters"
-    );
+    assert!(SecureOption::Rack.encrypts(false, true), "equal rack names of two datacenters");
     assert_eq!(SecureOption::from_name("ALL"), None);
 }
 
