@@ -5,6 +5,7 @@
 pub mod ckf;
 pub mod cli;
 pub mod config;
+pub mod dispatch;
 pub mod document;
 pub mod hash;
 pub mod proto;

@@ -1,0 +1,98 @@
+//! One connection that asks: a Redis or memcache client, or a peer's incoming link.
+
+use std::collections::VecDeque;
+
+use super::upstream::UpId;
+use crate::proto::dnode::{Header, HeaderDecoder};
+use crate::proto::outbuf::OutBuf;
+use crate::proto::resp::decode::RequestDecoder;
+use crate::ring::Consistency;
+
+/// A connection that asks, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientId(pub u32);
+
+/// What a connection that asks speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientKind {
+    /// A client, in the node's client protocol.
+    Client,
+    /// Another node, in DNODE frames.
+    Peer,
+}
+
+/// The decoder of the requests of one connection.
+#[derive(Debug)]
+pub(super) enum Decoder {
+    Resp(RequestDecoder),
+}
+
+/// What a client said about itself and chose for its connection.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub(super) name: Vec<u8>,
+    pub(super) lib_name: Vec<u8>,
+    pub(super) lib_version: Vec<u8>,
+    pub(super) read: Option<Consistency>,
+    pub(super) write: Option<Consistency>,
+}
+
+/// The incoming half of a peer link.
+#[derive(Debug, Default)]
+pub(super) struct PeerIn {
+    pub(super) headers: HeaderDecoder,
+    pub(super) header: Option<Header>,
+}
+
+/// One connection that asks.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// Unique in the process; what CLIENT ID answers.
+    pub(super) number: u64,
+    pub(super) decoder: Decoder,
+    /// Present for peers only.
+    pub(super) peer: Option<Box<PeerIn>>,
+    /// Slots whose replies are owed, oldest first.
+    pub(super) queue: VecDeque<u32>,
+    pub(super) out: OutBuf,
+    pub(super) dirty: bool,
+    /// True for a connection that speaks RESP3.
+    pub(super) resp3: bool,
+    /// True once the password was given, or when none is needed.
+    pub(super) trusted: bool,
+    /// Closed once everything owed is written.
+    pub(super) closing: bool,
+    /// A limit was hit: the shell must not read it.
+    pub(super) paused: bool,
+    /// The upstream whose output must drain first.
+    pub(super) blocked_on: Option<UpId>,
+    /// Allocated when a client says something about itself.
+    pub(super) session: Option<Box<Session>>,
+}
+
+impl Client {
+    pub(super) fn new(number: u64, kind: ClientKind, decoder: Decoder, trusted: bool) -> Client {
+        Client {
+            number,
+            decoder,
+            peer: match kind {
+                ClientKind::Client => None,
+                ClientKind::Peer => Some(Box::default()),
+            },
+            queue: VecDeque::new(),
+            out: OutBuf::new(),
+            dirty: false,
+            resp3: false,
+            trusted,
+            closing: false,
+            paused: false,
+            blocked_on: None,
+            session: None,
+        }
+    }
+
+    /// The client's notes about itself, made on first use.
+    pub(super) fn session(&mut self) -> &mut Session {
+        self.session.get_or_insert_default()
+    }
+}

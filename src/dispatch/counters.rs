@@ -1,0 +1,117 @@
+//! What a worker counts. Plain numbers; telemetry reads copies of them.
+
+/// Buckets of a latency histogram: bucket `i` counts values below `2^i` microseconds.
+pub const LATENCY_BUCKETS: usize = 28;
+
+/// Times of requests, in powers of two microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// Values below `2^i` and not below `2^(i-1)`.
+    pub buckets: [u64; LATENCY_BUCKETS],
+    /// Sum of all values.
+    pub sum_us: u64,
+}
+
+impl Default for Latency {
+    fn default() -> Latency {
+        Latency { buckets: [0; LATENCY_BUCKETS], sum_us: 0 }
+    }
+}
+
+impl Latency {
+    /// Counts one request.
+    pub fn record(&mut self, us: u64) {
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.buckets[bucket.min(LATENCY_BUCKETS - 1)] += 1;
+        self.sum_us += us;
+    }
+
+    /// Adds another worker's figures.
+    pub fn add(&mut self, other: &Latency) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
+            *mine += theirs;
+        }
+        self.sum_us += other.sum_us;
+    }
+}
+
+/// Declares the counters once, with their sum over workers and their names for `/metrics`.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident: $help:literal),* $(,)?) => {
+        /// Figures of one worker. Connections and requests in flight are gauges; all others only
+        /// grow.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $(#[doc = $help] pub $name: u64,)*
+            /// Time from the last byte of a request to its reply.
+            pub latency: Latency,
+        }
+
+        impl Counters {
+            /// Adds another worker's figures.
+            pub fn add(&mut self, other: &Counters) {
+                $(self.$name += other.$name;)*
+                self.latency.add(&other.latency);
+            }
+
+            /// Every figure with its name and its help text.
+            pub fn each(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), $help, self.$name),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    clients: "Client connections open.",
+    peer_links_in: "Incoming links of other nodes open.",
+    upstreams_up: "Datastore and peer connections open.",
+    in_flight: "Requests awaiting their reply.",
+    client_reads: "Read requests of clients.",
+    client_writes: "Write requests of clients.",
+    client_other: "Requests of clients answered by the node itself.",
+    peer_requests_in: "Requests received from other nodes.",
+    requests_store: "Requests sent to the own datastore.",
+    requests_peer: "Requests sent to peers of the own datacenter.",
+    requests_remote: "Requests sent to peers of other datacenters.",
+    fragments: "Parts that multi-key commands were split into.",
+    fallback_reads: "Reads answered by another rack than the own one.",
+    retried_reads: "Reads sent again to another rack.",
+    missed_writes: "Replicas that a write could not reach.",
+    errors_store: "Replies: the datastore could not be reached.",
+    errors_peer: "Replies: a peer could not be reached.",
+    errors_quorum: "Replies: the level could not be met.",
+    errors_state: "Replies: the node's state forbids the request.",
+    errors_spanning: "Replies: the keys of a command span nodes.",
+    timeouts: "Requests whose deadline passed.",
+    late_replies: "Replies that came after their deadline.",
+    lost_replies: "Requests a peer skipped the answer of.",
+    surplus_replies: "Upstream connections dropped for bytes nobody asked for.",
+    stalled_upstreams: "Upstream connections dropped for silence.",
+    bad_requests: "Connections closed for bytes that are no request.",
+    unknown_commands: "Commands not in the table.",
+    pauses_client_limit: "Times a client was not read for its own limits.",
+    pauses_upstream_limit: "Times a client was not read for an upstream's limits.",
+    control_frames_in: "Gossip and control frames received.",
+    unknown_frames_in: "Frames of unknown type dropped.",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_fall_into_powers_of_two_and_add_up() {
+        let mut a = Counters { clients: 2, ..Counters::default() };
+        a.latency.record(0);
+        a.latency.record(5);
+        let mut b = Counters { clients: 3, ..Counters::default() };
+        b.latency.record(u64::MAX >> 1);
+        a.add(&b);
+        assert_eq!(a.clients, 5);
+        assert_eq!(a.latency.buckets[0], 1);
+        assert_eq!(a.latency.buckets[3], 1);
+        assert_eq!(a.latency.buckets[LATENCY_BUCKETS - 1], 1);
+        assert!(a.each().iter().any(|(name, _, value)| *name == "clients" && *value == 5));
+    }
+}

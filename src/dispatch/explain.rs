@@ -1,0 +1,103 @@
+//! A plan in words: what `TORC.PLAN` and `torc plan` print.
+
+use super::plan::{self, Hop, Plan, Question, Role, Standing};
+use super::requests::Request;
+use super::view::View;
+use crate::proto::resp::spec::CommandSpec;
+use crate::ring::PeerIdx;
+
+/// Where a request would go and why, one fact a line.
+pub(super) fn explain(
+    view: &View,
+    standings: &[Standing],
+    request: &Request<'_>,
+    spec: &CommandSpec,
+    keys: &[&[u8]],
+) -> Vec<String> {
+    let mut lines = vec![format!("command: {} ({:?})", spec.name, request.op)];
+    if keys.is_empty() {
+        lines.push("keys: none; served by this node".to_owned());
+        return lines;
+    }
+    if keys.len() > 1 {
+        lines.push(format!("keys: {}, merged by {:?}", keys.len(), request.merge));
+    }
+    for key in keys {
+        explain_key(view, standings, request, key, &mut lines);
+    }
+    lines
+}
+
+fn explain_key(
+    view: &View,
+    standings: &[Standing],
+    request: &Request<'_>,
+    key: &[u8],
+    lines: &mut Vec<String>,
+) {
+    let token = view.hasher.token(key);
+    let write = request.op == plan::Op::Write;
+    let terms = view.terms(key, &token, write, request.level);
+    let owners = view.topology.owners(&token);
+    lines.push(format!("key: {}", key.escape_ascii()));
+    let hashed = view.hasher.tag.map_or(key, |tag| tag.tagged(key));
+    let name = view.hasher.hash;
+    lines.push(format!("token: {token} ({name} of \"{}\")", hashed.escape_ascii()));
+    lines.push(format!("level: {}", terms.level));
+    if let Some(bucket) = view.buckets.of(key) {
+        lines.push(format!("bucket type: {}", bucket.name));
+    }
+    for (rack, info) in view.topology.racks().iter().enumerate() {
+        let place = format!("{}/{}", view.topology.dc_name(info.dc_index), info.name);
+        lines.push(match owners.owner(rack) {
+            None => format!("owner in {place}: nobody"),
+            Some(peer) => {
+                format!("owner in {place}: {}", describe(view, standings, peer))
+            }
+        });
+    }
+    let question = Question {
+        topology: &view.topology,
+        owners,
+        op: request.op,
+        level: terms.level,
+        cap: terms.cap,
+        read_fallback: view.settings.read_fallback,
+        tried: 0,
+        local_only: false,
+    };
+    let mut plan = Plan::default();
+    if let Err(failure) = plan::plan(&question, standings, &mut plan) {
+        lines.push(format!("plan: {} ({})", failure.text(), failure.cause.text()));
+        return;
+    }
+    for leg in &plan.legs {
+        let hop = match leg.hop {
+            Hop::Store => "own datastore",
+            Hop::Peer => "peer",
+            Hop::Forward => "forward to its datacenter",
+        };
+        let role = match leg.role {
+            Role::Answer => "answers",
+            Role::Count { .. } => "votes",
+            Role::Swallow => "copy, not awaited",
+        };
+        let name = view.topology.peer(leg.peer).name;
+        lines.push(format!("send: {name} ({hop}; {role})"));
+    }
+    for (rack, _) in &plan.missed {
+        lines.push(format!("missed: rack {}", view.topology.racks()[*rack as usize].name));
+    }
+}
+
+fn describe(view: &View, standings: &[Standing], peer: PeerIdx) -> String {
+    let info = view.topology.peer(peer);
+    let standing = match standings.get(peer.0 as usize) {
+        Some(Standing::Usable) => "usable",
+        Some(Standing::Joining) => "usable, joining",
+        Some(Standing::NotRoutable) => "not routable",
+        Some(Standing::NotConnected) | None => "not connected",
+    };
+    let local = if info.is_local { ", this node" } else { "" };
+    format!("{} {} ({standing}{local})", info.name, info.state)
+}

@@ -1,0 +1,283 @@
+//! Commands over many keys: split by replica set, sent as parts, merged in the order asked.
+//!
+//! Keys are grouped when they have the same owner in *every* rack, not only in the own one as
+//! the reference does: racks may have different tokens. The cost is linear in the keys.
+
+use bytes::Bytes;
+
+use super::failure::Failure;
+use super::gather::{Parked, Said};
+use super::requests::Request;
+use super::send::Ask;
+use super::slot::{Owner, Slot, Stage};
+use super::view::{Now, View};
+use super::{Dispatcher, Frame};
+use crate::proto::args::{Args, Span};
+use crate::proto::command::Merge;
+use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::resp::encode;
+use crate::proto::resp::reply::{elements, is_error, parse_int};
+
+/// The parts of one split command and what came back for them.
+#[derive(Debug)]
+pub(super) struct Parts {
+    merge: Merge,
+    /// For each key in the order asked, its part.
+    part_of: Vec<u32>,
+    replies: Vec<Parked>,
+    waiting: usize,
+    failure: Option<Failure>,
+}
+
+/// Keys sorted by the part they belong to.
+struct Grouping {
+    part_of: Vec<u32>,
+    /// Key numbers, those of one part together, each part in the order asked.
+    sorted: Vec<u32>,
+    /// Where each part begins in `sorted`, and the end.
+    starts: Vec<u32>,
+}
+
+/// What keys must have in common to travel together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct GroupKey {
+    set: u32,
+    bucket: u32,
+    start: u32,
+}
+
+impl Dispatcher {
+    /// Splits a command over its keys' owners. `false` when one owner has them all, so that it
+    /// can be sent as it is.
+    pub(super) fn split(&mut self, view: &View, request: &Request<'_>, now: Now) -> bool {
+        let step = if request.merge == Merge::Mset { 2 } else { 1 };
+        let keys = (1..request.args.len()).step_by(step);
+        if keys.len() < 2 {
+            return false;
+        }
+        let grouping = self.group(view, &request.args, keys);
+        let parts = grouping.starts.len() - 1;
+        if parts == 1 {
+            return false;
+        }
+        self.counters.fragments += parts as u64;
+        let (slot, generation) = self.reserve_parts(request, &grouping, parts, now);
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let mut spans = Vec::new();
+        for part in 0..parts {
+            let range = grouping.starts[part] as usize..grouping.starts[part + 1] as usize;
+            let members = &grouping.sorted[range];
+            encoded.clear();
+            spans.clear();
+            encode_part(request, members, step, &mut encoded, &mut spans);
+            let owner = Owner::Slot { slot, generation, part: part as u32 };
+            let key = &request.args[1 + members[0] as usize * step];
+            if encoded.len() < SHARE_MIN {
+                let frame = Frame::Small(&encoded);
+                self.ask_part(view, request, &frame, &spans, key, owner, now);
+            } else {
+                let frame = Frame::Large(Bytes::from(std::mem::take(&mut encoded)));
+                self.ask_part(view, request, &frame, &spans, key, owner, now);
+            }
+        }
+        self.encoded = encoded;
+        true
+    }
+
+    fn group(
+        &mut self,
+        view: &View,
+        args: &Args<'_>,
+        keys: impl ExactSizeIterator<Item = usize>,
+    ) -> Grouping {
+        let mut groups = std::mem::take(&mut self.group_of_set);
+        groups.clear();
+        let mut part_of = Vec::with_capacity(keys.len());
+        let mut sizes: Vec<u32> = Vec::new();
+        for i in keys {
+            let token = view.hasher.token(&args[i]);
+            let (bucket, start) = match view.buckets.find(&args[i]) {
+                None => (0, 0),
+                Some((at, bucket)) => (at as u32 + 1, bucket.n_val.map_or(0, |_| token.low_word())),
+            };
+            let group = GroupKey { set: view.topology.owners(&token).set_id(), bucket, start };
+            let part = *groups.entry(group).or_insert(sizes.len() as u32);
+            if part as usize == sizes.len() {
+                sizes.push(0);
+            }
+            sizes[part as usize] += 1;
+            part_of.push(part);
+        }
+        self.group_of_set = groups;
+        Grouping::new(part_of, &sizes)
+    }
+
+    fn reserve_parts(
+        &mut self,
+        request: &Request<'_>,
+        grouping: &Grouping,
+        parts: usize,
+        now: Now,
+    ) -> (u32, u32) {
+        let generation = self.next_generation;
+        self.next_generation = self.next_generation.wrapping_add(1);
+        let stage = Stage::Parts(Box::new(Parts {
+            merge: request.merge,
+            part_of: grouping.part_of.clone(),
+            replies: vec![Parked::default(); parts],
+            waiting: parts,
+            failure: None,
+        }));
+        let slot = self.slots.insert(Slot {
+            generation,
+            owner: Owner::Client(request.client),
+            stage,
+            envelope: request.envelope,
+            started_us: now.mono_us,
+            tried: 0,
+            request: Vec::new(),
+            parked: Parked::default(),
+        }) as u32;
+        self.clients[request.client as usize].queue.push_back(slot);
+        (slot, generation)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn ask_part(
+        &mut self,
+        view: &View,
+        request: &Request<'_>,
+        frame: &Frame<'_>,
+        spans: &[Span],
+        key: &[u8],
+        owner: Owner,
+        now: Now,
+    ) {
+        let ask = Ask {
+            frame,
+            args: Args::new(frame.as_slice(), spans),
+            key: Some(key),
+            owner,
+            envelope: Default::default(),
+            ..request.ask(frame)
+        };
+        self.ask(view, &ask, now);
+    }
+
+    /// Counts what came back for one part; with the last one the command is answered.
+    pub(super) fn fill_part(
+        &mut self,
+        slot: u32,
+        generation: u32,
+        part: u32,
+        said: Said<'_>,
+        now: Now,
+    ) {
+        let waiting = |s: &&mut Slot| s.generation == generation;
+        let Some(state) = self.slots.get_mut(slot as usize).filter(waiting) else { return };
+        let Stage::Parts(parts) = &mut state.stage else { return };
+        match said {
+            Said::Reply(bytes) => parts.replies[part as usize].copy(bytes),
+            Said::Large(bytes) => parts.replies[part as usize].share(bytes),
+            Said::Failed(failure) => {
+                parts.failure.get_or_insert(failure);
+            }
+        }
+        parts.waiting -= 1;
+        if parts.waiting > 0 {
+            return;
+        }
+        let stage = std::mem::replace(&mut state.stage, Stage::Single);
+        let Stage::Parts(parts) = stage else { unreachable!("matched above") };
+        match parts.failure {
+            Some(failure) => self.complete(slot, Said::Failed(failure), now),
+            None => {
+                let merged = parts.merged();
+                let said = match merged.len() < SHARE_MIN {
+                    true => Said::Reply(&merged),
+                    false => Said::Large(Bytes::from(merged)),
+                };
+                self.complete(slot, said, now);
+            }
+        }
+    }
+}
+
+impl Grouping {
+    fn new(part_of: Vec<u32>, sizes: &[u32]) -> Grouping {
+        let mut starts = Vec::with_capacity(sizes.len() + 1);
+        let mut end = 0;
+        for size in sizes {
+            starts.push(end);
+            end += size;
+        }
+        starts.push(end);
+        let mut next = starts.clone();
+        let mut sorted = vec![0; part_of.len()];
+        for (key, part) in part_of.iter().enumerate() {
+            let place = &mut next[*part as usize];
+            sorted[*place as usize] = key as u32;
+            *place += 1;
+        }
+        Grouping { part_of, sorted, starts }
+    }
+}
+
+impl Parts {
+    /// One reply from those of the parts. An error of one part is the answer of the whole.
+    fn merged(&self) -> Vec<u8> {
+        let replies = || self.replies.iter().map(Parked::as_slice);
+        if let Some(error) = replies().find(|reply| is_error(reply)) {
+            return error.to_vec();
+        }
+        let mut out = Vec::with_capacity(replies().map(<[u8]>::len).sum::<usize>() + 16);
+        match self.merge {
+            Merge::SumInts => encode::int(&mut out, replies().filter_map(parse_int).sum()),
+            Merge::Mset => encode::simple(&mut out, b"OK"),
+            Merge::Mget => {
+                encode::array(&mut out, self.part_of.len());
+                let mut rest: Vec<_> = replies().map(elements).collect();
+                for part in &self.part_of {
+                    out.extend_from_slice(rest[*part as usize].next().unwrap_or(b"$-1\r\n"));
+                }
+            }
+            Merge::Values | Merge::None => unreachable!("only mergeable commands are split"),
+        }
+        out
+    }
+}
+
+/// Writes the request of one part: the command's own name and the members' arguments.
+fn encode_part(
+    request: &Request<'_>,
+    members: &[u32],
+    step: usize,
+    out: &mut Vec<u8>,
+    spans: &mut Vec<Span>,
+) {
+    let args = &request.args;
+    let places = members.iter().flat_map(|m| {
+        let first = 1 + *m as usize * step;
+        first..(first + step).min(args.len())
+    });
+    if request.merge == Merge::Values {
+        spans.push(append(out, &args[0]));
+        for i in places {
+            out.push(b' ');
+            spans.push(append(out, &args[i]));
+        }
+        return out.extend_from_slice(b"\r\n");
+    }
+    encode::array(out, 1 + members.len() * step);
+    for i in std::iter::once(0).chain(places) {
+        encode::header(out, b'$', args[i].len());
+        spans.push(append(out, &args[i]));
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Span {
+    let start = out.len();
+    out.extend_from_slice(bytes);
+    Span::new(start, out.len())
+}

@@ -1,0 +1,350 @@
+//! From the replies of several replicas to one answer: the verdict machine of the quorum levels.
+//!
+//!     waiting --reply--> waiting | agreed(reply) | differing(first arrived) | failed(cause)
+//!
+//! The rules are `spec/consistency.md` section 3 without its defects: any number of racks,
+//! bodies compared and never headers, an unreachable replica is an error at once (section 10).
+//! Each datacenter votes for itself; all must be done before the client is answered, and the
+//! local one's answer is given.
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::failure::{Cause, Failure, FailureKind, from_reply};
+use super::plan::{Group, quorum};
+use crate::proto::command::Compare;
+use crate::proto::resp::reply::elements;
+
+/// A reply that must wait: copied when small, shared when large.
+#[derive(Clone, Debug, Default)]
+pub struct Parked {
+    small: Vec<u8>,
+    shared: Option<Bytes>,
+}
+
+impl Parked {
+    /// Keeps a copy of `bytes`.
+    pub fn copy(&mut self, bytes: &[u8]) {
+        self.shared = None;
+        self.small.clear();
+        self.small.extend_from_slice(bytes);
+    }
+
+    /// Keeps a reference to `bytes`.
+    pub fn share(&mut self, bytes: Bytes) {
+        self.small.clear();
+        self.shared = Some(bytes);
+    }
+
+    /// The reply.
+    pub fn as_slice(&self) -> &[u8] {
+        self.shared.as_deref().unwrap_or(&self.small)
+    }
+
+    /// The reply as a shared slice, when it is one.
+    pub fn shared(&self) -> Option<&Bytes> {
+        self.shared.as_ref()
+    }
+
+    /// Lends recycled memory for the copy of a small reply.
+    pub fn lend(&mut self, spare: Vec<u8>) {
+        self.small = spare;
+    }
+
+    /// Gives the memory back.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.small
+    }
+}
+
+/// What one replica said.
+#[derive(Debug)]
+pub enum Said<'a> {
+    /// A small reply, in the receive buffer.
+    Reply(&'a [u8]),
+    /// A large reply, cut out of the receive buffer.
+    Large(Bytes),
+    /// It could not be asked, or did not answer.
+    Failed(Failure),
+}
+
+impl Said<'_> {
+    /// The bytes of a reply.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Said::Reply(bytes) => Some(bytes),
+            Said::Large(bytes) => Some(bytes),
+            Said::Failed(_) => None,
+        }
+    }
+}
+
+/// How strictly replicas must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// DC_QUORUM: without agreement the first arrived answer is given.
+    Lenient,
+    /// DC_SAFE_QUORUM and DC_EACH_SAFE_QUORUM: without agreement the request fails.
+    Safe,
+}
+
+/// The outcome of a vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Answer number `usize` of [`Gather::answer`] is the client's.
+    Reply(usize),
+    /// No two replicas agree on the whole; each element is settled by itself.
+    PerElement,
+    /// The request failed.
+    Failed(Failure),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GroupState {
+    Waiting,
+    Agreed(usize),
+    Differing(usize),
+    Failed(Failure),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ballot {
+    replicas: u16,
+    pending: u16,
+    good: u16,
+    failure: Option<Failure>,
+    own_pending: bool,
+    state: GroupState,
+}
+
+#[derive(Debug, Default)]
+struct Answer {
+    dc: u16,
+    own: bool,
+    digest: u64,
+    body: Parked,
+}
+
+/// The vote on one request. Reused between requests: its buffers keep their memory.
+#[derive(Debug)]
+pub struct Gather {
+    compare: Compare,
+    strictness: Strictness,
+    per_element: bool,
+    ballots: Vec<Ballot>,
+    answers: Vec<Answer>,
+    used: usize,
+}
+
+impl Default for Gather {
+    fn default() -> Gather {
+        Gather {
+            compare: Compare::Exact,
+            strictness: Strictness::Lenient,
+            per_element: false,
+            ballots: Vec::new(),
+            answers: Vec::new(),
+            used: 0,
+        }
+    }
+}
+
+impl Gather {
+    /// Begins a vote of `groups`. `per_element` is for multi-key reads, whose elements are
+    /// independent keys. `own_asked` tells whether the own rack's replica is among those asked.
+    pub fn begin(
+        &mut self,
+        groups: &[Group],
+        compare: Compare,
+        strictness: Strictness,
+        per_element: bool,
+        own_asked: bool,
+    ) {
+        self.compare = compare;
+        self.strictness = strictness;
+        self.per_element = per_element;
+        self.used = 0;
+        self.ballots.clear();
+        self.ballots.extend(groups.iter().enumerate().map(|(dc, group)| Ballot {
+            replicas: group.replicas,
+            pending: group.asked,
+            good: 0,
+            failure: group.failure,
+            own_pending: dc == 0 && own_asked,
+            state: GroupState::Waiting,
+        }));
+    }
+
+    /// Counts what a replica of group `dc` said; `own` marks the own rack's replica.
+    pub fn push(&mut self, dc: u16, own: bool, said: Said<'_>) -> Option<Verdict> {
+        let ballot = &mut self.ballots[dc as usize];
+        debug_assert!(ballot.pending > 0, "more answers than questions");
+        ballot.pending -= 1;
+        ballot.own_pending &= !own;
+        let failure = match &said {
+            Said::Failed(failure) => Some(*failure),
+            Said::Reply(bytes) => from_reply(bytes),
+            Said::Large(_) => None,
+        };
+        match failure {
+            Some(failure) => {
+                ballot.failure.get_or_insert(failure);
+            }
+            None => {
+                ballot.good += 1;
+                self.keep(dc, own, said);
+            }
+        }
+        self.settle(dc);
+        self.verdict()
+    }
+
+    /// The reply with number `i`.
+    pub fn answer(&self, i: usize) -> &Parked {
+        &self.answers[i].body
+    }
+
+    /// The reply of a [`Verdict::PerElement`]: for each element the value most replicas of the
+    /// local group gave, the first arrived one where none has a majority.
+    pub fn merge_elements(&self, out: &mut Vec<u8>) {
+        let local: Vec<Vec<&[u8]>> = self.answers[..self.used]
+            .iter()
+            .filter(|a| a.dc == 0)
+            .map(|a| elements(a.body.as_slice()).collect())
+            .collect();
+        let width = local.first().map_or(0, Vec::len);
+        out.extend_from_slice(format!("*{width}\r\n").as_bytes());
+        for i in 0..width {
+            let votes = |value: &[u8]| {
+                local.iter().filter(|l| l.get(i).is_some_and(|v| *v == value)).count()
+            };
+            let mut best = local[0][i];
+            for candidate in local.iter().filter_map(|l| l.get(i)) {
+                if votes(candidate) > votes(best) {
+                    best = candidate;
+                }
+            }
+            out.extend_from_slice(best);
+        }
+    }
+
+    fn keep(&mut self, dc: u16, own: bool, said: Said<'_>) {
+        if self.used == self.answers.len() {
+            self.answers.push(Answer::default());
+        }
+        let answer = &mut self.answers[self.used];
+        self.used += 1;
+        answer.dc = dc;
+        answer.own = own;
+        match said {
+            Said::Reply(bytes) => answer.body.copy(bytes),
+            Said::Large(bytes) => answer.body.share(bytes),
+            Said::Failed(_) => unreachable!("failures are counted, not kept"),
+        }
+        answer.digest = match self.compare {
+            Compare::Unordered => unordered_digest(answer.body.as_slice(), 1),
+            Compare::UnorderedPairs => unordered_digest(answer.body.as_slice(), 2),
+            Compare::Exact | Compare::First => 0,
+        };
+    }
+
+    fn settle(&mut self, dc: u16) {
+        let ballot = self.ballots[dc as usize];
+        if ballot.state != GroupState::Waiting {
+            return;
+        }
+        let need = quorum(ballot.replicas);
+        let state = if ballot.good + ballot.pending < need {
+            let none = Failure::new(FailureKind::NoQuorum, Cause::NoReplica);
+            GroupState::Failed(ballot.failure.unwrap_or(none))
+        } else if self.compare == Compare::First {
+            self.settle_first(dc, ballot, need)
+        } else {
+            self.settle_equal(dc, ballot, need)
+        };
+        self.ballots[dc as usize].state = state;
+    }
+
+    /// Replies that differ by nature (a TTL, a random pick): the own replica's, once enough
+    /// replicas are known to be alive (decision D7).
+    fn settle_first(&self, dc: u16, ballot: Ballot, need: u16) -> GroupState {
+        if ballot.good < need || (ballot.own_pending && ballot.pending > 0) {
+            return GroupState::Waiting;
+        }
+        let mine = self.of(dc).find(|i| self.answers[*i].own);
+        GroupState::Agreed(mine.or_else(|| self.of(dc).next()).expect("a good answer was kept"))
+    }
+
+    fn settle_equal(&self, dc: u16, ballot: Ballot, need: u16) -> GroupState {
+        let (mut best, mut votes) = (None, 0);
+        for i in self.of(dc) {
+            let equal = self.of(dc).filter(|j| self.same(i, *j)).count() as u16;
+            if equal > votes {
+                (best, votes) = (Some(i), equal);
+            }
+        }
+        match best {
+            Some(i) if votes >= need => GroupState::Agreed(i),
+            _ if votes + ballot.pending >= need => GroupState::Waiting,
+            Some(_) if self.strictness == Strictness::Safe => {
+                GroupState::Failed(Failure::new(FailureKind::NoQuorum, Cause::Disagree))
+            }
+            Some(i) if ballot.pending == 0 => GroupState::Differing(i),
+            _ => GroupState::Waiting,
+        }
+    }
+
+    fn of(&self, dc: u16) -> impl Iterator<Item = usize> + '_ {
+        (0..self.used).filter(move |i| self.answers[*i].dc == dc)
+    }
+
+    fn same(&self, i: usize, j: usize) -> bool {
+        let (a, b) = (&self.answers[i], &self.answers[j]);
+        match self.compare {
+            Compare::Unordered | Compare::UnorderedPairs => {
+                a.digest == b.digest && a.body.as_slice().len() == b.body.as_slice().len()
+            }
+            Compare::Exact | Compare::First => a.body.as_slice() == b.body.as_slice(),
+        }
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        let mut failure = None;
+        for ballot in &self.ballots {
+            match ballot.state {
+                GroupState::Waiting => return None,
+                GroupState::Failed(f) => {
+                    failure.get_or_insert(f);
+                }
+                GroupState::Agreed(_) | GroupState::Differing(_) => {}
+            }
+        }
+        Some(match (failure, self.ballots[0].state) {
+            (Some(failure), _) => Verdict::Failed(failure),
+            (None, GroupState::Agreed(i)) => Verdict::Reply(i),
+            (None, GroupState::Differing(i)) if self.elementwise(i) => Verdict::PerElement,
+            (None, GroupState::Differing(i)) => Verdict::Reply(i),
+            (None, GroupState::Waiting | GroupState::Failed(_)) => unreachable!("handled above"),
+        })
+    }
+
+    fn elementwise(&self, i: usize) -> bool {
+        self.per_element && self.answers[i].body.as_slice().first() == Some(&b'*')
+    }
+}
+
+/// A digest of an array reply that does not depend on the order of its elements, taken `group`
+/// at a time; for other replies, of the bytes.
+fn unordered_digest(reply: &[u8], group: usize) -> u64 {
+    if reply.first() != Some(&b'*') {
+        return xxh3_64(reply);
+    }
+    let mut sum = 0u64;
+    let mut rest = elements(reply);
+    while let Some(first) = rest.next() {
+        let seed = xxh3_64(first);
+        let one = rest.by_ref().take(group - 1).fold(seed, |h, e| xxh3_64_with_seed(e, h));
+        sum = sum.wrapping_add(one);
+    }
+    sum
+}

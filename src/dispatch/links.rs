@@ -1,0 +1,224 @@
+//! The upstream connections a worker holds: opened and closed as the view says, and what
+//! happens to the requests on them when they come and go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::failure::{Cause, Failure, FailureKind};
+use super::gather::Said;
+use super::plan::Standing;
+use super::upstream::{NOBODY, Target, Ticket, UpId, Upstream};
+use super::view::{Now, View};
+use super::{Dispatcher, Event};
+use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_TORC, put_header};
+use crate::ring::{PeerId, PeerIdx};
+
+/// The request that asks a peer who it is and whether its datastore lives (decision E1).
+const PROBE: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+const PROBE_MEMCACHE: &[u8] = b"version\r\n";
+
+#[derive(Debug)]
+struct PeerLink {
+    address: (String, u16),
+    same_dc: bool,
+    ups: Vec<UpId>,
+}
+
+/// Upstream connections by what they lead to.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    store: Vec<UpId>,
+    peers: HashMap<PeerId, PeerLink>,
+    /// Places in `flat` by [`PeerIdx`] of the view in use.
+    places: Vec<(u32, u32)>,
+    flat: Vec<UpId>,
+    standings: Vec<Standing>,
+}
+
+impl Links {
+    /// How each peer of the view can be asked.
+    pub(super) fn standings(&self) -> &[Standing] {
+        &self.standings
+    }
+
+    /// The connections to a peer, or to the datastore for the local node.
+    pub(super) fn of(&self, peer: PeerIdx) -> &[UpId] {
+        let (first, len) = self.places[peer.0 as usize];
+        &self.flat[first as usize..(first + len) as usize]
+    }
+}
+
+impl Dispatcher {
+    pub(super) fn open_store(&mut self) {
+        if self.embedded.is_some() {
+            return;
+        }
+        for _ in 0..self.view.settings.datastore_connections.max(1) {
+            let up = self.open(Target::Store, true, None);
+            self.links.store.push(up);
+        }
+    }
+
+    /// Plans with another snapshot from now on. Requests in flight finish as they were planned.
+    pub fn set_view(&mut self, view: Arc<View>) {
+        self.view = Arc::clone(&view);
+        self.close_links_not_in(&view);
+        for peer in view.topology.peers().filter(|p| !p.is_local && p.state.owns_arc()) {
+            if self.links.peers.contains_key(&peer.id) {
+                continue;
+            }
+            let same_dc = peer.dc == view.topology.local_dc();
+            let address = (peer.host.to_owned(), peer.port);
+            let count = match same_dc {
+                true => view.settings.local_peer_connections,
+                false => view.settings.remote_peer_connections,
+            };
+            let ups = (0..count.max(1))
+                .map(|_| self.open(Target::Peer(peer.id), same_dc, Some(address.clone())))
+                .collect();
+            self.links.peers.insert(peer.id, PeerLink { address, same_dc, ups });
+        }
+        self.index_links();
+    }
+
+    /// A connection was made or lost. `cause` says why it was lost.
+    pub fn on_upstream_state(&mut self, id: UpId, connected: bool, cause: Cause, now: Now) {
+        let Some(up) = self.ups.get_mut(id.0 as usize) else { return };
+        if up.up {
+            up.up = false;
+            self.counters.upstreams_up -= 1;
+            self.index_standings();
+            self.fail_upstream(id, cause, now);
+        }
+        if connected {
+            let up = &mut self.ups[id.0 as usize];
+            up.reset();
+            up.up = true;
+            up.last_heard_ms = now.mono_ms();
+            self.counters.upstreams_up += 1;
+            if let Target::Peer(_) = up.target {
+                self.probe(id, now);
+            }
+            self.index_standings();
+        }
+        self.release_waiters(id);
+    }
+
+    /// What an upstream leads to; `None` once it was closed.
+    pub fn target(&self, id: UpId) -> Option<Target> {
+        self.ups.get(id.0 as usize).map(|up| up.target)
+    }
+
+    /// Asks a peer who it is; its answer also shows that it lives.
+    pub(super) fn probe(&mut self, id: UpId, now: Now) {
+        let body = match self.embedded_or_redis() {
+            true => PROBE,
+            false => PROBE_MEMCACHE,
+        };
+        self.touch_upstream(id);
+        let deadline_ms = self.deadline_ms(id, now);
+        let up = &mut self.ups[id.0 as usize];
+        let ticket =
+            Ticket { deadline_ms, slot: NOBODY, generation: 0, dc: 0, skip: 0, own: false };
+        let dnode_id = up.push(ticket, now.mono_ms());
+        let same_dc = up.same_dc;
+        let kind = MsgType::Req.code();
+        let tail = up.out.tail_mut();
+        let len = body.len() as u64;
+        put_header(tail, dnode_id, kind, 0, VERSION_TORC, same_dc, DATA_PLAIN, len);
+        tail.extend_from_slice(body);
+    }
+
+    fn embedded_or_redis(&self) -> bool {
+        self.view.settings.protocol == super::view::Protocol::Redis
+    }
+
+    fn open(&mut self, target: Target, same_dc: bool, address: Option<(String, u16)>) -> UpId {
+        let protocol = self.view.settings.protocol;
+        let id = UpId(self.ups.insert(Upstream::new(target, same_dc, protocol)) as u32);
+        self.events.push_back(Event::Connect { up: id, target, address });
+        id
+    }
+
+    fn close_links_not_in(&mut self, view: &View) {
+        let wanted: BTreeMap<PeerId, (&str, u16, bool)> = view
+            .topology
+            .peers()
+            .filter(|p| !p.is_local && p.state.owns_arc())
+            .map(|p| (p.id, (p.host, p.port, p.dc == view.topology.local_dc())))
+            .collect();
+        let stays = |id: &PeerId, link: &PeerLink| {
+            let now = (link.address.0.as_str(), link.address.1, link.same_dc);
+            wanted.get(id) == Some(&now)
+        };
+        let gone: Vec<PeerId> = self
+            .links
+            .peers
+            .iter()
+            .filter(|(id, link)| !stays(id, link))
+            .map(|(id, _)| *id)
+            .collect();
+        for peer in gone {
+            let link = self.links.peers.remove(&peer).expect("found above");
+            for id in link.ups {
+                self.close(id);
+            }
+        }
+    }
+
+    fn close(&mut self, id: UpId) {
+        // A link that is given up has no time of its own to report; its requests fail now.
+        let now = Now::default();
+        if self.ups[id.0 as usize].up {
+            self.ups[id.0 as usize].up = false;
+            self.counters.upstreams_up -= 1;
+            self.fail_upstream(id, Cause::Closed, now);
+        }
+        self.release_waiters(id);
+        self.ups.remove(id.0 as usize);
+        self.events.push_back(Event::Disconnect { up: id });
+    }
+
+    /// Fails every request that awaits a reply of `id`.
+    fn fail_upstream(&mut self, id: UpId, cause: Cause, now: Now) {
+        let up = &mut self.ups[id.0 as usize];
+        up.out.clear();
+        let failure = match up.target {
+            Target::Store => Failure::new(FailureKind::StoreRefused, cause),
+            Target::Peer(peer) => Failure::new(FailureKind::PeerRefused, cause).at(peer),
+        };
+        for ticket in up.drain() {
+            self.answer(ticket, Said::Failed(failure), now);
+        }
+    }
+
+    fn index_links(&mut self) {
+        self.links.places.clear();
+        self.links.flat.clear();
+        for peer in self.view.topology.peers() {
+            let ups = match self.links.peers.get(&peer.id) {
+                _ if peer.is_local => self.links.store.as_slice(),
+                Some(link) => link.ups.as_slice(),
+                None => &[],
+            };
+            self.links.places.push((self.links.flat.len() as u32, ups.len() as u32));
+            self.links.flat.extend_from_slice(ups);
+        }
+        self.index_standings();
+    }
+
+    fn index_standings(&mut self) {
+        let embedded = self.embedded.is_some();
+        self.links.standings.clear();
+        for peer in self.view.topology.peers() {
+            let connected = (peer.is_local && embedded)
+                || self.links.of(peer.idx).iter().any(|up| self.ups[up.0 as usize].up);
+            self.links.standings.push(match connected {
+                _ if !peer.is_local && !peer.routable() => Standing::NotRoutable,
+                false => Standing::NotConnected,
+                true if peer.is_joining() => Standing::Joining,
+                true => Standing::Usable,
+            });
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Commands the node answers itself: about the connection, the node and the plan.
+
+use super::Dispatcher;
+use super::client::ClientId;
+use super::gather::Said;
+use super::slot::Envelope;
+use super::view::{Now, View};
+use crate::proto::args::Args;
+use crate::proto::resp::spec::CommandSpec;
+use crate::proto::resp::{encode, table};
+use crate::ring::Consistency;
+
+/// The Redis version whose behaviour clients may expect.
+pub(super) const REDIS_VERSION: &str = "7.0.15";
+
+impl Dispatcher {
+    /// Answers one of the node's own commands.
+    pub(super) fn serve_local(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        spec: &'static CommandSpec,
+        args: Args<'_>,
+        now: Now,
+    ) {
+        self.counters.client_other += 1;
+        let mut reply = self.spare();
+        reply.clear();
+        let shape = spec.shape_of(&args);
+        let resp3_before = self.clients[id.0 as usize].resp3;
+        self.local_reply(view, id, spec.name, args, now, &mut reply);
+        // HELLO answers in the protocol it switches to, RESET in the one it leaves for.
+        let envelope = match spec.name == "hello" || resp3_before {
+            true => Envelope { shape, ..Envelope::default() },
+            false => Envelope::default(),
+        };
+        self.reply_in_turn(id.0, envelope, Said::Reply(&reply), now);
+        self.recycle(reply);
+    }
+
+    fn local_reply(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        name: &str,
+        args: Args<'_>,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) {
+        match name {
+            "ping" => match args.len() {
+                1 => encode::simple(out, b"PONG"),
+                2 => encode::bulk(out, &args[1]),
+                _ => encode::error(out, b"ERR wrong number of arguments for 'ping' command"),
+            },
+            "echo" => encode::bulk(out, &args[1]),
+            "quit" => {
+                encode::simple(out, b"OK");
+                self.clients[id.0 as usize].closing = true;
+            }
+            "reset" => self.reset_client(view, id, out),
+            "select" => select(&args, out),
+            "time" => {
+                encode::array(out, 2);
+                encode::bulk(out, (now.wall_ms / 1000).to_string().as_bytes());
+                encode::bulk(out, (now.wall_ms % 1000 * 1000).to_string().as_bytes());
+            }
+            "auth" => self.auth(view, id, &args, out),
+            "hello" => self.hello(view, id, &args, out),
+            "config|get" => config_get(view, &args, out),
+            "info" => self.info(view, &args, now, out),
+            "cluster" => cluster(&args, out),
+            "readonly" | "readwrite" => encode::simple(out, b"OK"),
+            "acl|whoami" => encode::bulk(out, b"default"),
+            "role" => {
+                encode::array(out, 3);
+                encode::bulk(out, b"master");
+                encode::int(out, 0);
+                encode::array(out, 0);
+            }
+            "wait" => encode::int(out, 0),
+            "waitaof" => {
+                encode::array(out, 2);
+                encode::int(out, 0);
+                encode::int(out, 0);
+            }
+            "torc.consistency" | "dyno_config:conn_consistency" => {
+                self.set_consistency(view, id, &args, out);
+            }
+            "torc.plan" => self.explain(view, id, &args, out),
+            _ => match name.strip_prefix("client|") {
+                Some(sub) => self.client_command(id, sub, &args, out),
+                None => {
+                    let text = format!("ERR '{name}' is not supported by this node");
+                    encode::error(out, text.as_bytes());
+                }
+            },
+        }
+    }
+
+    fn reset_client(&mut self, view: &View, id: ClientId, out: &mut Vec<u8>) {
+        let client = &mut self.clients[id.0 as usize];
+        client.resp3 = false;
+        client.session = None;
+        client.trusted = view.settings.client_password.is_none();
+        encode::simple(out, b"RESET");
+    }
+
+    fn auth(&mut self, view: &View, id: ClientId, args: &Args<'_>, out: &mut Vec<u8>) {
+        let (user, password) = match args.len() {
+            2 => (None, &args[1]),
+            3 => (Some(&args[1]), &args[2]),
+            _ => return encode::error(out, b"ERR syntax error"),
+        };
+        match self.check_password(view, id, user, password) {
+            Ok(()) => encode::simple(out, b"OK"),
+            Err(text) => encode::error(out, text.as_bytes()),
+        }
+    }
+
+    fn check_password(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        user: Option<&[u8]>,
+        password: &[u8],
+    ) -> Result<(), &'static str> {
+        const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+        let default_user = user.is_none_or(|u| u == b"default");
+        let Some(wanted) = &view.settings.client_password else {
+            // Redis lets the default user in with any password when none is set.
+            return match user {
+                None => Err("ERR AUTH <password> called without any password configured for \
+                             the default user. Are you sure your configuration is correct?"),
+                Some(_) if default_user => Ok(()),
+                Some(_) => Err(WRONG),
+            };
+        };
+        if !default_user || !same_bytes(wanted.as_bytes(), password) {
+            return Err(WRONG);
+        }
+        self.clients[id.0 as usize].trusted = true;
+        Ok(())
+    }
+
+    fn hello(&mut self, view: &View, id: ClientId, args: &Args<'_>, out: &mut Vec<u8>) {
+        let resp3 = match args.get(1) {
+            None => self.clients[id.0 as usize].resp3,
+            Some(b"2") => false,
+            Some(b"3") => true,
+            Some(other) if other.iter().all(u8::is_ascii_digit) => {
+                return encode::error(out, b"NOPROTO unsupported protocol version");
+            }
+            Some(_) => {
+                let text = b"ERR Protocol version is not an integer or out of range";
+                return encode::error(out, text);
+            }
+        };
+        let mut i = 2;
+        while let Some(option) = args.get(i) {
+            let given = args.len() - i - 1;
+            if option.eq_ignore_ascii_case(b"auth") && given >= 2 {
+                if let Err(text) = self.check_password(view, id, Some(&args[i + 1]), &args[i + 2]) {
+                    return encode::error(out, text.as_bytes());
+                }
+                i += 3;
+            } else if option.eq_ignore_ascii_case(b"setname") && given >= 1 {
+                self.clients[id.0 as usize].session().name = args[i + 1].to_vec();
+                i += 2;
+            } else {
+                let option = String::from_utf8_lossy(option).into_owned();
+                let text = format!("ERR Syntax error in HELLO option '{option}'");
+                return encode::error(out, text.as_bytes());
+            }
+        }
+        let client = &mut self.clients[id.0 as usize];
+        if !client.trusted {
+            let text = b"NOAUTH HELLO must be called with the client already authenticated, \
+                otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
+                authenticate the client and select the RESP protocol version at the same time";
+            return encode::error(out, text);
+        }
+        client.resp3 = resp3;
+        encode::array(out, 14);
+        for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+            encode::bulk(out, key.as_bytes());
+            encode::bulk(out, value.as_bytes());
+        }
+        encode::bulk(out, b"proto");
+        encode::int(out, if resp3 { 3 } else { 2 });
+        encode::bulk(out, b"id");
+        encode::int(out, client.number as i64);
+        for (key, value) in [("mode", "standalone"), ("role", "master")] {
+            encode::bulk(out, key.as_bytes());
+            encode::bulk(out, value.as_bytes());
+        }
+        encode::bulk(out, b"modules");
+        encode::array(out, 0);
+    }
+
+    fn client_command(&mut self, id: ClientId, sub: &str, args: &Args<'_>, out: &mut Vec<u8>) {
+        let client = &mut self.clients[id.0 as usize];
+        match sub {
+            "id" => encode::int(out, client.number as i64),
+            "getname" => match client.session.as_ref().filter(|s| !s.name.is_empty()) {
+                Some(session) => encode::bulk(out, &session.name),
+                None => encode::null_bulk(out),
+            },
+            "setname" if args[2].iter().all(|b| (b'!'..=b'~').contains(b)) => {
+                client.session().name = args[2].to_vec();
+                encode::simple(out, b"OK");
+            }
+            "setname" => encode::error(
+                out,
+                b"ERR Client names cannot contain spaces, newlines or special characters.",
+            ),
+            "setinfo" => {
+                let session = client.session();
+                if args[2].eq_ignore_ascii_case(b"lib-name") {
+                    session.lib_name = args[3].to_vec();
+                } else if args[2].eq_ignore_ascii_case(b"lib-ver") {
+                    session.lib_version = args[3].to_vec();
+                } else {
+                    let option = String::from_utf8_lossy(&args[2]).into_owned();
+                    let text = format!("ERR Unrecognized option '{option}'");
+                    return encode::error(out, text.as_bytes());
+                }
+                encode::simple(out, b"OK");
+            }
+            "info" | "list" => {
+                let line = client_line(client);
+                encode::bulk(out, line.as_bytes());
+            }
+            "no-evict" | "no-touch" => match on_or_off(&args[2]) {
+                Some(_) => encode::simple(out, b"OK"),
+                None => encode::error(out, b"ERR syntax error"),
+            },
+            "reply" if args[2].eq_ignore_ascii_case(b"on") => encode::simple(out, b"OK"),
+            "reply" => encode::error(out, b"ERR only CLIENT REPLY ON is offered by this node"),
+            "tracking" => match on_or_off(&args[2]) {
+                Some(false) => encode::simple(out, b"OK"),
+                Some(true) => {
+                    encode::error(out, b"ERR client side caching is not offered by this node")
+                }
+                None => encode::error(out, b"ERR syntax error"),
+            },
+            "getredir" => encode::int(out, -1),
+            "trackinginfo" => tracking_info(out),
+            "kill" => encode::error(out, b"ERR No such client"),
+            "unblock" => encode::int(out, 0),
+            _ => {
+                let text = format!(
+                    "ERR unknown subcommand '{}'. Try CLIENT HELP.",
+                    sub.to_ascii_uppercase()
+                );
+                encode::error(out, text.as_bytes());
+            }
+        }
+    }
+
+    fn set_consistency(&mut self, view: &View, id: ClientId, args: &Args<'_>, out: &mut Vec<u8>) {
+        let session = self.clients[id.0 as usize].session();
+        let level = |text: Option<&[u8]>| {
+            std::str::from_utf8(text.unwrap_or_default()).ok()?.parse::<Consistency>().ok()
+        };
+        match (args.len(), level(args.get(args.len() - 1))) {
+            (1, _) => {
+                encode::array(out, 2);
+                let (read, write) = (session.read, session.write);
+                encode::bulk(out, read.unwrap_or(view.read).to_string().as_bytes());
+                encode::bulk(out, write.unwrap_or(view.write).to_string().as_bytes());
+            }
+            (2, Some(level)) => {
+                (session.read, session.write) = (Some(level), Some(level));
+                encode::simple(out, b"OK");
+            }
+            (3, Some(level)) if args[1].eq_ignore_ascii_case(b"read") => {
+                session.read = Some(level);
+                encode::simple(out, b"OK");
+            }
+            (3, Some(level)) if args[1].eq_ignore_ascii_case(b"write") => {
+                session.write = Some(level);
+                encode::simple(out, b"OK");
+            }
+            _ => encode::error(
+                out,
+                b"ERR expected [READ|WRITE] and one of DC_ONE, DC_QUORUM, DC_SAFE_QUORUM, \
+                  DC_EACH_SAFE_QUORUM",
+            ),
+        }
+    }
+
+    /// `TORC.PLAN CMD ARGS...`: where a request would go, and why, one line a fact.
+    fn explain(&mut self, view: &View, id: ClientId, args: &Args<'_>, out: &mut Vec<u8>) {
+        let command = args.tail(1);
+        let spec = match table::find(&command, &view.settings.modules) {
+            Ok(spec) => spec,
+            Err(rejection) => return rejection.write(&command, out),
+        };
+        let request = self.request(view, id, spec, command);
+        let keys: Vec<&[u8]> = spec.keys_of(&command).filter_map(|i| command.get(i)).collect();
+        let standings = self.links.standings();
+        let lines = super::explain::explain(view, standings, &request, spec, &keys);
+        encode::array(out, lines.len());
+        for line in lines {
+            encode::bulk(out, line.as_bytes());
+        }
+    }
+
+    fn info(&self, view: &View, args: &Args<'_>, now: Now, out: &mut Vec<u8>) {
+        let text = super::info::text(view, &self.counters, self.in_flight(), args, now);
+        encode::bulk(out, text.as_bytes());
+    }
+}
+
+fn select(args: &Args<'_>, out: &mut Vec<u8>) {
+    match std::str::from_utf8(&args[1]).ok().and_then(|n| n.parse::<i64>().ok()) {
+        Some(0) => encode::simple(out, b"OK"),
+        Some(_) => encode::error(out, b"ERR DB index is out of range"),
+        None => encode::error(out, b"ERR value is not an integer or out of range"),
+    }
+}
+
+fn cluster(args: &Args<'_>, out: &mut Vec<u8>) {
+    if args[1].eq_ignore_ascii_case(b"help") {
+        encode::array(out, 1);
+        encode::simple(out, b"CLUSTER: the ring is shown by TORC.PLAN and the admin port");
+    } else {
+        encode::error(out, b"ERR This instance has cluster support disabled");
+    }
+}
+
+/// What clients ask for while they connect; values of this node where it has any.
+fn config_get(view: &View, args: &Args<'_>, out: &mut Vec<u8>) {
+    let settings = &view.settings;
+    let known = [
+        ("appendonly", "no".to_owned()),
+        ("databases", "1".to_owned()),
+        ("maxclients", settings.client_connections_max.to_string()),
+        ("maxmemory", "0".to_owned()),
+        ("proto-max-bulk-len", settings.request.bulk_bytes_max.to_string()),
+        ("save", String::new()),
+        ("timeout", "0".to_owned()),
+    ];
+    let wanted = |name: &str| {
+        args.tail(2).iter().any(|pattern| match pattern.strip_suffix(b"*") {
+            Some(head) => name.as_bytes().starts_with(&head.to_ascii_lowercase()),
+            None => pattern.eq_ignore_ascii_case(name.as_bytes()),
+        })
+    };
+    let found: Vec<_> = known.iter().filter(|(name, _)| wanted(name)).collect();
+    encode::array(out, found.len() * 2);
+    for (name, value) in found {
+        encode::bulk(out, name.as_bytes());
+        encode::bulk(out, value.as_bytes());
+    }
+}
+
+fn client_line(client: &super::client::Client) -> String {
+    let session = client.session.as_deref();
+    let text = |bytes: Option<&Vec<u8>>| {
+        bytes.map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default()
+    };
+    format!(
+        "id={} name={} db=0 sub=0 psub=0 multi=-1 resp={} lib-name={} lib-ver={}\n",
+        client.number,
+        text(session.map(|s| &s.name)),
+        if client.resp3 { 3 } else { 2 },
+        text(session.map(|s| &s.lib_name)),
+        text(session.map(|s| &s.lib_version)),
+    )
+}
+
+fn tracking_info(out: &mut Vec<u8>) {
+    encode::array(out, 6);
+    encode::bulk(out, b"flags");
+    encode::array(out, 1);
+    encode::bulk(out, b"off");
+    encode::bulk(out, b"redirect");
+    encode::int(out, -1);
+    encode::bulk(out, b"prefixes");
+    encode::array(out, 0);
+}
+
+fn on_or_off(word: &[u8]) -> Option<bool> {
+    if word.eq_ignore_ascii_case(b"on") {
+        Some(true)
+    } else if word.eq_ignore_ascii_case(b"off") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// Compares without telling by its duration where the first difference is.
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}

@@ -1,0 +1,426 @@
+//! The dispatcher: one value per worker that turns bytes of clients into bytes for datastores
+//! and peers, and their replies back. No sockets, no clock, no tasks.
+//!
+//! # Life of a request
+//!
+//! 1. [`Dispatcher::on_client_bytes`] decodes it in place (`requests.rs`; links of other nodes:
+//!    `peer_requests.rs`).
+//! 2. The key's token gives one owner a rack; [`plan`] turns owners, level and connections into
+//!    legs.
+//! 3. `send.rs` reserves a [`slot`], appends the bytes to each leg's output and pushes a ticket
+//!    on its FIFO.
+//! 4. [`Dispatcher::on_upstream_bytes`] finds the end of each reply, pops the ticket and feeds
+//!    the slot (`replies.rs`): one answer decides, or a [`gather`] votes, or a part of a
+//!    multi-key command (`fragment.rs`) is filled in.
+//! 5. The reply is appended to the client's output if it is its turn, else parked.
+//!
+//! # Invariants
+//!
+//! - Replies leave in the order requests came, whatever order upstreams answer in.
+//! - Every ticket is popped exactly once: by its reply, or when its connection is lost. A ticket
+//!   whose deadline passed stays as a tombstone.
+//! - A reply that nobody awaits drops its connection; it never reaches a client.
+//! - Memory is bounded by [`view::Settings`]: over a limit the client is not read.
+
+pub mod failure;
+pub mod gather;
+pub mod plan;
+pub mod view;
+
+mod client;
+mod counters;
+mod explain;
+mod fragment;
+mod info;
+mod links;
+mod local;
+mod peer_requests;
+mod replies;
+mod requests;
+mod send;
+mod slot;
+mod timers;
+mod upstream;
+
+use std::collections::{HashMap, VecDeque};
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use slab::Slab;
+
+pub use client::{ClientId, ClientKind};
+pub use counters::{Counters, LATENCY_BUCKETS, Latency};
+pub use upstream::{Target, UpId, UpstreamError};
+
+use crate::proto::args::{Args, Span};
+use crate::proto::outbuf::OutBuf;
+use crate::proto::resp::decode::RequestDecoder;
+use crate::ring::PeerId;
+use client::{Client, Decoder};
+use gather::Gather;
+use links::Links;
+use plan::Plan;
+use slot::Slot;
+use upstream::Upstream;
+use view::{Protocol, View};
+
+/// The embedded datastore, as the dispatcher sees it: one call, one reply, no waiting.
+pub trait Embedded: Send + Sync {
+    /// Runs one RESP request and appends exactly one reply.
+    fn execute(&self, args: &Args<'_>, wall_ms: u64, out: &mut OutBuf);
+}
+
+/// A connection of either side, for the shell's list of those with bytes to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Conn {
+    /// Somebody who asks.
+    Client(ClientId),
+    /// Somebody who is asked.
+    Upstream(UpId),
+}
+
+/// What the shell must do or pass on.
+#[derive(Debug)]
+pub enum Event {
+    /// Open a connection and keep it open, with growing delays.
+    Connect {
+        /// Its number; report state and bytes under it.
+        up: UpId,
+        /// What it leads to.
+        target: Target,
+        /// Host and port of a peer; the datastore's address is the shell's own knowledge.
+        address: Option<(String, u16)>,
+    },
+    /// Close it and do not reopen.
+    Disconnect {
+        /// Its number.
+        up: UpId,
+    },
+    /// A control or gossip frame came from another node.
+    Control {
+        /// The connection it came on.
+        from: ClientId,
+        /// DNODE type.
+        kind: u8,
+        /// The payload.
+        body: Bytes,
+    },
+    /// A peer answered as only torc does (decision E1).
+    TorcPeer {
+        /// The peer.
+        peer: PeerId,
+    },
+}
+
+/// Recycled buffers kept at most, and the largest that is kept.
+const POOL_BUFFERS_MAX: usize = 256;
+const POOL_BYTES_MAX: usize = 64 * 1024;
+
+/// See the module's page.
+pub struct Dispatcher {
+    view: Arc<View>,
+    worker: u64,
+    embedded: Option<Arc<dyn Embedded>>,
+    clients: Slab<Client>,
+    clients_made: u64,
+    ups: Slab<Upstream>,
+    /// Upstreams over a limit.
+    full_ups: usize,
+    links: Links,
+    slots: Slab<Slot>,
+    next_generation: u32,
+    dirty: Vec<Conn>,
+    resumable: Vec<ClientId>,
+    events: VecDeque<Event>,
+    counters: Counters,
+    spans: Vec<Span>,
+    plan: Plan,
+    encoded: Vec<u8>,
+    executed: OutBuf,
+    inline: Vec<u8>,
+    group_of_set: HashMap<fragment::GroupKey, u32, std::hash::BuildHasherDefault<fnv::FnvHasher>>,
+    spare_buffers: Vec<Vec<u8>>,
+    spare_gathers: Vec<Gather>,
+}
+
+impl Dispatcher {
+    /// A dispatcher for worker number `worker`. With `embedded` there is no datastore connection.
+    pub fn new(worker: u64, view: Arc<View>, embedded: Option<Arc<dyn Embedded>>) -> Dispatcher {
+        let mut dispatcher = Dispatcher {
+            view: Arc::clone(&view),
+            worker,
+            embedded,
+            clients: Slab::new(),
+            clients_made: 0,
+            ups: Slab::new(),
+            full_ups: 0,
+            links: Links::default(),
+            slots: Slab::new(),
+            next_generation: 0,
+            dirty: Vec::new(),
+            resumable: Vec::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            spans: Vec::new(),
+            plan: Plan::default(),
+            encoded: Vec::new(),
+            executed: OutBuf::new(),
+            inline: Vec::new(),
+            group_of_set: HashMap::default(),
+            spare_buffers: Vec::new(),
+            spare_gathers: Vec::new(),
+        };
+        dispatcher.open_store();
+        dispatcher.set_view(view);
+        dispatcher
+    }
+
+    /// A connection that asks was accepted.
+    pub fn add_client(&mut self, kind: ClientKind) -> ClientId {
+        self.clients_made += 1;
+        let number = (self.worker << 40) + self.clients_made;
+        let decoder = match self.view.settings.protocol {
+            Protocol::Redis | Protocol::Memcache => Decoder::Resp(RequestDecoder::default()),
+        };
+        let trusted = kind == ClientKind::Peer || self.view.settings.client_password.is_none();
+        match kind {
+            ClientKind::Client => self.counters.clients += 1,
+            ClientKind::Peer => self.counters.peer_links_in += 1,
+        }
+        ClientId(self.clients.insert(Client::new(number, kind, decoder, trusted)) as u32)
+    }
+
+    /// A connection that asks is gone. What it asked is still awaited, for order, and dropped.
+    pub fn remove_client(&mut self, id: ClientId) {
+        let Some(mut client) = self.clients.try_remove(id.0 as usize) else { return };
+        match client.peer {
+            None => self.counters.clients -= 1,
+            Some(_) => self.counters.peer_links_in -= 1,
+        }
+        for slot in client.queue.drain(..) {
+            self.abandon(slot);
+        }
+        client.out.clear();
+        if let Some(spare) = client.out.reclaim() {
+            self.recycle(spare);
+        }
+    }
+
+    /// The client sends no more; it is closed once everything owed is written.
+    pub fn on_client_eof(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id.0 as usize) {
+            client.closing = true;
+        }
+    }
+
+    /// True while the shell may read the client.
+    pub fn wants_read(&self, id: ClientId) -> bool {
+        self.clients.get(id.0 as usize).is_some_and(|c| !c.paused && !c.closing)
+    }
+
+    /// True when nothing is owed to a client that is to be closed.
+    pub fn is_finished(&self, id: ClientId) -> bool {
+        self.clients
+            .get(id.0 as usize)
+            .is_none_or(|c| c.closing && c.queue.is_empty() && c.out.is_empty())
+    }
+
+    /// How many more bytes a client's unfinished request needs at least.
+    pub fn bytes_needed(&self, id: ClientId) -> usize {
+        match self.clients.get(id.0 as usize).map(|c| &c.decoder) {
+            Some(Decoder::Resp(decoder)) => decoder.need(),
+            None => 0,
+        }
+    }
+
+    /// Takes a connection that has bytes to write, once each time it gets some.
+    pub fn next_dirty(&mut self) -> Option<Conn> {
+        let conn = self.dirty.pop()?;
+        match conn {
+            Conn::Client(id) => {
+                if let Some(client) = self.clients.get_mut(id.0 as usize) {
+                    client.dirty = false;
+                }
+            }
+            Conn::Upstream(id) => {
+                if let Some(up) = self.ups.get_mut(id.0 as usize) {
+                    up.dirty = false;
+                }
+            }
+        }
+        Some(conn)
+    }
+
+    /// True when some connection has bytes to write.
+    pub fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Fills `slices` with the bytes to write on `conn`; returns how many slices were filled.
+    pub fn output<'a>(&'a self, conn: Conn, slices: &mut [IoSlice<'a>]) -> usize {
+        self.out_of(conn).map_or(0, |out| out.slices(slices))
+    }
+
+    /// Bytes waiting on `conn`.
+    pub fn output_len(&self, conn: Conn) -> usize {
+        self.out_of(conn).map_or(0, OutBuf::len)
+    }
+
+    /// `n` bytes of `conn`'s output were written.
+    pub fn on_written(&mut self, conn: Conn, n: usize) {
+        let spare = match conn {
+            Conn::Client(id) => {
+                let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+                client.out.advance(n);
+                client.out.reclaim()
+            }
+            Conn::Upstream(id) => {
+                let Some(up) = self.ups.get_mut(id.0 as usize) else { return };
+                up.out.advance(n);
+                up.out.reclaim()
+            }
+        };
+        if let Some(spare) = spare {
+            self.recycle(spare);
+        }
+        match conn {
+            Conn::Client(id) => self.unpause(id.0),
+            Conn::Upstream(id) => self.release_waiters(id),
+        }
+    }
+
+    /// Clients that may be read again; the shell hands in what it still holds of them.
+    pub fn next_resumable(&mut self) -> Option<ClientId> {
+        self.resumable.pop()
+    }
+
+    /// What the shell must do next.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Figures since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The snapshot in use.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// Requests in flight.
+    pub fn in_flight(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn out_of(&self, conn: Conn) -> Option<&OutBuf> {
+        match conn {
+            Conn::Client(id) => self.clients.get(id.0 as usize).map(|c| &c.out),
+            Conn::Upstream(id) => self.ups.get(id.0 as usize).map(|u| &u.out),
+        }
+    }
+
+    fn spare(&mut self) -> Vec<u8> {
+        self.spare_buffers.pop().unwrap_or_default()
+    }
+
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        let fits = buffer.capacity() > 0 && buffer.capacity() <= POOL_BYTES_MAX;
+        if fits && self.spare_buffers.len() < POOL_BUFFERS_MAX {
+            self.spare_buffers.push(buffer);
+        }
+    }
+
+    /// Marks a client's output dirty and makes sure it has memory.
+    fn touch_client(&mut self, key: u32) {
+        let client = &mut self.clients[key as usize];
+        if client.out.wants_memory()
+            && let Some(spare) = self.spare_buffers.pop()
+        {
+            client.out.lend(spare);
+        }
+        if !client.dirty {
+            client.dirty = true;
+            self.dirty.push(Conn::Client(ClientId(key)));
+        }
+    }
+
+    fn touch_upstream(&mut self, id: UpId) {
+        let up = &mut self.ups[id.0 as usize];
+        if up.out.wants_memory()
+            && let Some(spare) = self.spare_buffers.pop()
+        {
+            up.out.lend(spare);
+        }
+        if !up.dirty {
+            up.dirty = true;
+            self.dirty.push(Conn::Upstream(id));
+        }
+    }
+
+    /// Lets a paused client be read again when its queues are half empty.
+    fn unpause(&mut self, key: u32) {
+        let settings = &self.view.settings;
+        let Some(client) = self.clients.get_mut(key as usize) else { return };
+        if client.paused
+            && client.blocked_on.is_none()
+            && client.queue.len() <= settings.client_in_flight_max / 2
+            && client.out.len() <= settings.client_output_max / 2
+        {
+            client.paused = false;
+            self.resumable.push(ClientId(key));
+        }
+    }
+
+    /// Lets the clients that waited for an upstream go on when it has room again.
+    fn release_waiters(&mut self, id: UpId) {
+        let settings = &self.view.settings;
+        let Some(up) = self.ups.get_mut(id.0 as usize).filter(|up| up.full) else { return };
+        let busy = up.out.len() > settings.upstream_output_max / 2
+            || up.in_flight() > settings.upstream_in_flight_max / 2;
+        if up.up && busy {
+            return;
+        }
+        up.full = false;
+        self.full_ups -= 1;
+        for key in std::mem::take(&mut up.waiters) {
+            if let Some(client) = self.clients.get_mut(key as usize) {
+                client.blocked_on = None;
+            }
+            self.unpause(key);
+        }
+    }
+}
+
+/// One whole request: in the receive buffer when small, cut out of it when large.
+#[derive(Debug)]
+enum Frame<'a> {
+    Small(&'a [u8]),
+    Large(Bytes),
+}
+
+impl Frame<'_> {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Frame::Small(bytes) => bytes,
+            Frame::Large(bytes) => bytes,
+        }
+    }
+
+    fn append_to(&self, out: &mut OutBuf) {
+        match self {
+            Frame::Small(bytes) => out.put(bytes),
+            Frame::Large(bytes) => out.put_shared(bytes.clone()),
+        }
+    }
+}
+
+/// Cuts `len` bytes at `pos` out of `buf` when they are worth sharing; `pos` becomes 0 then.
+fn cut(buf: &mut BytesMut, pos: &mut usize, len: usize) -> Bytes {
+    use bytes::Buf;
+    buf.advance(*pos);
+    *pos = 0;
+    buf.split_to(len).freeze()
+}

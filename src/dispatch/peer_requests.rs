@@ -1,0 +1,208 @@
+//! What comes in over the links other nodes opened: requests for this node's datastore (type 3),
+//! requests to fan out in this datacenter (type 4), and frames for the control plane.
+
+use bytes::{Buf, BytesMut};
+
+use super::client::{ClientId, Decoder, PeerIn};
+use super::plan::Op;
+use super::requests::Stop;
+use super::send::Ask;
+use super::slot::{Envelope, Owner};
+use super::view::{Now, View};
+use super::{Dispatcher, Event, Frame, cut};
+use crate::proto::args::{Args, Span};
+use crate::proto::command::{Class, Compare};
+use crate::proto::dnode::{Header, HeaderLimits, MsgType};
+use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::resp::table;
+use crate::ring::Consistency;
+
+impl Dispatcher {
+    /// Serves what is whole in `buf`; see [`Dispatcher::on_client_bytes`].
+    pub(super) fn on_peer_bytes(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        buf: &mut BytesMut,
+        now: Now,
+    ) {
+        let mut pos = 0;
+        let mut spans = std::mem::take(&mut self.spans);
+        while pos < buf.len() && self.may_take(id) {
+            match self.next_peer_frame(view, id, buf, &mut pos, &mut spans, now) {
+                Ok(true) => {}
+                Ok(false) | Err(Stop::Blocked) => break,
+                Err(Stop::Closed) => pos = buf.len(),
+            }
+        }
+        self.spans = spans;
+        buf.advance(pos);
+    }
+
+    /// Takes one frame; `false` when more bytes are needed.
+    fn next_peer_frame(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        buf: &mut BytesMut,
+        pos: &mut usize,
+        spans: &mut Vec<Span>,
+        now: Now,
+    ) -> Result<bool, Stop> {
+        let Some(header) = self.peer_header(id, buf, pos)? else { return Ok(false) };
+        let kind = header.msg_type();
+        match kind {
+            MsgType::Req | MsgType::ReqForward if !header.encrypted() => {
+                self.peer_request(view, id, header, buf, pos, spans, now)
+            }
+            MsgType::GossipSyn => Ok(self.control_frame(id, header, buf, pos)),
+            _ if kind.is_control() => Ok(self.control_frame(id, header, buf, pos)),
+            _ => {
+                // Its body is junk up to the next magic.
+                self.counters.unknown_frames_in += 1;
+                self.peer_in(id).header = None;
+                *pos += header.len;
+                Ok(true)
+            }
+        }
+    }
+
+    fn peer_in(&mut self, id: ClientId) -> &mut PeerIn {
+        self.clients[id.0 as usize].peer.as_mut().expect("a peer link")
+    }
+
+    fn peer_header(
+        &mut self,
+        id: ClientId,
+        buf: &[u8],
+        pos: &mut usize,
+    ) -> Result<Option<Header>, Stop> {
+        let peer = self.peer_in(id);
+        if peer.header.is_some() {
+            return Ok(peer.header);
+        }
+        match peer.headers.decode(&buf[*pos..], &HeaderLimits::default()) {
+            Ok(Some(header)) => {
+                peer.header = Some(header);
+                Ok(Some(header))
+            }
+            Ok(None) => {
+                *pos += peer.headers.take_junk();
+                Ok(None)
+            }
+            Err(_) => Err(self.drop_link(id)),
+        }
+    }
+
+    fn peer_request(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        header: Header,
+        buf: &mut BytesMut,
+        pos: &mut usize,
+        spans: &mut Vec<Span>,
+        now: Now,
+    ) -> Result<bool, Stop> {
+        let body_at = *pos + header.len;
+        let body = &buf[body_at..];
+        // A line of text in place of an array is a frame without body, before the next header.
+        if body.first().is_some_and(|b| *b != b'*') {
+            return Err(self.drop_link(id));
+        }
+        let found = match &mut self.clients[id.0 as usize].decoder {
+            Decoder::Resp(decoder) => decoder.decode(body, &view.settings.request, spans),
+        };
+        let len = match found {
+            Ok(Some(found)) => found.len,
+            Ok(None) => return Ok(false),
+            Err(_) => return Err(self.drop_link(id)),
+        };
+        if self.full_ups > 0 {
+            let frame = Frame::Small(&body[..len]);
+            let ask = self.peer_ask(id, &header, &frame, spans);
+            if let Some(up) = self.would_block(view, &ask) {
+                self.block(id, up);
+                return Err(Stop::Blocked);
+            }
+        }
+        self.peer_in(id).header = None;
+        self.counters.peer_requests_in += 1;
+        if len < SHARE_MIN {
+            let frame = Frame::Small(&buf[body_at..body_at + len]);
+            self.ask(view, &self.peer_ask(id, &header, &frame, spans), now);
+            *pos = body_at + len;
+        } else {
+            let mut whole = cut(buf, pos, header.len + len);
+            whole.advance(header.len);
+            let frame = Frame::Large(whole);
+            self.ask(view, &self.peer_ask(id, &header, &frame, spans), now);
+        }
+        Ok(true)
+    }
+
+    /// Type 3 goes straight to the datastore: no second hashing, no bounce. Type 4 is hashed
+    /// once and goes to every rack of this datacenter, never further (decision A5).
+    fn peer_ask<'a>(
+        &self,
+        id: ClientId,
+        header: &Header,
+        frame: &'a Frame<'a>,
+        spans: &'a [Span],
+    ) -> Ask<'a> {
+        let args = Args::new(frame.as_slice(), spans);
+        let mut ask = Ask {
+            frame,
+            args,
+            key: None,
+            op: Op::Write,
+            level: Consistency::DcOne,
+            compare: Compare::Exact,
+            per_element: false,
+            local_only: true,
+            tried: 0,
+            owner: Owner::Client(id.0),
+            envelope: Envelope {
+                id: header.id,
+                version: header.version,
+                same_dc: header.same_dc,
+                ..Envelope::default()
+            },
+        };
+        if header.msg_type() == MsgType::ReqForward
+            && let Ok(spec) = table::find(&args, &self.view.settings.modules)
+        {
+            ask.key = spec.first_key(&args).and_then(|i| args.get(i));
+            if spec.class_of(&args) == Class::Read {
+                ask.op = Op::Read;
+            }
+        }
+        ask
+    }
+
+    /// Hands a gossip or control frame on. `plen` binds for these (dnode.md section 3).
+    fn control_frame(
+        &mut self,
+        id: ClientId,
+        header: Header,
+        buf: &mut BytesMut,
+        pos: &mut usize,
+    ) -> bool {
+        let len = header.len + header.plen as usize;
+        if buf.len() - *pos < len {
+            return false;
+        }
+        let mut body = cut(buf, pos, len);
+        body.advance(header.len);
+        self.peer_in(id).header = None;
+        self.counters.control_frames_in += 1;
+        self.events.push_back(Event::Control { from: id, kind: header.kind, body });
+        true
+    }
+
+    fn drop_link(&mut self, id: ClientId) -> Stop {
+        self.counters.bad_requests += 1;
+        self.clients[id.0 as usize].closing = true;
+        Stop::Closed
+    }
+}

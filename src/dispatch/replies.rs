@@ -1,0 +1,355 @@
+//! From upstream bytes to replies in the order clients asked.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+
+use super::failure::{Cause, Failure, FailureKind, from_reply};
+use super::gather::{Gather, Said, Verdict};
+use super::plan::{self, Op, Question};
+use super::send::rack_bit;
+use super::slot::{Envelope, Owner, Stage};
+use super::upstream::{NOBODY, Target, Ticket, UpId, UpstreamError};
+use super::view::{Now, View};
+use super::{Dispatcher, Event, Frame, cut};
+use crate::proto::args::Args;
+use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_TORC, put_header};
+use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::resp::decode::RequestDecoder;
+use crate::proto::resp::{lift, table};
+use crate::ring::Consistency;
+
+impl Dispatcher {
+    /// Bytes came from a datastore or peer. Whole replies are taken out of `buf`; an unfinished
+    /// one stays. On an error the shell must close the connection and report it as lost.
+    pub fn on_upstream_bytes(
+        &mut self,
+        id: UpId,
+        buf: &mut BytesMut,
+        now: Now,
+    ) -> Result<(), UpstreamError> {
+        let Some(up) = self.ups.get_mut(id.0 as usize) else { return Ok(()) };
+        up.last_heard_ms = now.mono_ms();
+        let mut pos = 0;
+        let result = loop {
+            let up = &mut self.ups[id.0 as usize];
+            let frame = match up.next_reply(&buf[pos..]) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            let ticket = self.take_ticket(id, frame.id, now);
+            if frame.version == VERSION_TORC {
+                self.recognise(id);
+            }
+            let len = frame.header + frame.body;
+            match ticket {
+                Some(ticket) if frame.body >= SHARE_MIN && ticket.slot != NOBODY => {
+                    let mut body = cut(buf, &mut pos, len);
+                    body.advance(frame.header);
+                    self.answer(ticket, Said::Large(body), now);
+                }
+                Some(ticket) => {
+                    let body = &buf[pos + frame.header..pos + len];
+                    self.answer(ticket, Said::Reply(body), now);
+                    pos += len;
+                }
+                None => pos += len,
+            }
+        };
+        buf.advance(pos);
+        if let Err(error) = &result {
+            self.count_upstream_error(*error);
+        }
+        self.release_waiters(id);
+        result
+    }
+
+    /// Bytes an upstream's unfinished reply needs at least.
+    pub fn reply_bytes_needed(&self, id: UpId) -> usize {
+        self.ups.get(id.0 as usize).map_or(0, |up| up.need())
+    }
+
+    fn take_ticket(&mut self, id: UpId, dnode_id: Option<u64>, now: Now) -> Option<Ticket> {
+        let up = &mut self.ups[id.0 as usize];
+        let mut lost = Vec::new();
+        let ticket = up.pop(dnode_id, now.mono_ms(), |ticket| lost.push(ticket));
+        let Target::Peer(peer) = up.target else { return ticket };
+        for ticket in lost {
+            self.counters.lost_replies += 1;
+            let failure = Failure::new(FailureKind::PeerRefused, Cause::Skipped).at(peer);
+            self.answer(ticket, Said::Failed(failure), now);
+        }
+        ticket
+    }
+
+    fn recognise(&mut self, id: UpId) {
+        let up = &mut self.ups[id.0 as usize];
+        if let Target::Peer(peer) = up.target
+            && !up.is_torc
+        {
+            up.is_torc = true;
+            self.events.push_back(Event::TorcPeer { peer });
+        }
+    }
+
+    fn count_upstream_error(&mut self, error: UpstreamError) {
+        match error {
+            UpstreamError::Surplus | UpstreamError::Unreadable | UpstreamError::Frame => {
+                self.counters.surplus_replies += 1;
+            }
+        }
+    }
+
+    /// Hands what one replica said to the slot that asked, if it still waits.
+    pub(super) fn answer(&mut self, ticket: Ticket, said: Said<'_>, now: Now) {
+        if ticket.slot == NOBODY {
+            return;
+        }
+        let waiting = |s: &&mut super::slot::Slot| s.generation == ticket.generation;
+        let Some(slot) = self.slots.get_mut(ticket.slot as usize).filter(waiting) else {
+            self.counters.late_replies += 1;
+            return;
+        };
+        match &mut slot.stage {
+            Stage::Single => {
+                if slot.request.is_empty() || !self.move_read(ticket.slot, &said, now) {
+                    self.complete(ticket.slot, said, now);
+                }
+            }
+            Stage::Vote(gather) => {
+                if let Some(verdict) = gather.push(ticket.dc, ticket.own, said) {
+                    self.close_vote(ticket.slot, verdict, now);
+                }
+            }
+            // A slot of parts has no tickets of its own, a finished one has none left.
+            Stage::Parts(_) | Stage::Done(_) => {}
+        }
+    }
+
+    fn close_vote(&mut self, key: u32, verdict: Verdict, now: Now) {
+        let stage = std::mem::replace(&mut self.slots[key as usize].stage, Stage::Single);
+        let Stage::Vote(gather) = stage else { unreachable!("only votes have verdicts") };
+        match verdict {
+            Verdict::Failed(failure) => self.complete(key, Said::Failed(failure), now),
+            Verdict::Reply(i) => match gather.answer(i).shared() {
+                Some(shared) => self.complete(key, Said::Large(shared.clone()), now),
+                None => self.complete(key, Said::Reply(gather.answer(i).as_slice()), now),
+            },
+            Verdict::PerElement => {
+                let mut merged = self.spare();
+                gather.merge_elements(&mut merged);
+                self.complete(key, Said::Reply(&merged), now);
+                self.recycle(merged);
+            }
+        }
+        self.recycle_gather(gather);
+    }
+
+    fn recycle_gather(&mut self, gather: Gather) {
+        if self.spare_gathers.len() < super::POOL_BUFFERS_MAX {
+            self.spare_gathers.push(gather);
+        }
+    }
+
+    /// Sends a read that failed to the next rack. False when the failure is final: it came too
+    /// late, or no other rack can be asked.
+    fn move_read(&mut self, key: u32, said: &Said<'_>, now: Now) -> bool {
+        let failure = match said {
+            Said::Failed(failure) => Some(*failure),
+            Said::Reply(reply) => from_reply(reply),
+            Said::Large(_) => None,
+        };
+        // After a timeout the client has waited its full time already (decision H13).
+        if failure.is_none_or(|f| f.cause == Cause::TimedOut) {
+            return false;
+        }
+        let request = std::mem::take(&mut self.slots[key as usize].request);
+        let view = Arc::clone(&self.view);
+        let moved = self.resend(&view, key, &request, now);
+        self.slots[key as usize].request = request;
+        moved
+    }
+
+    fn resend(&mut self, view: &View, key: u32, request: &[u8], now: Now) -> bool {
+        let mut spans = Vec::new();
+        let limits = &view.settings.request;
+        if !matches!(RequestDecoder::default().decode(request, limits, &mut spans), Ok(Some(_))) {
+            return false;
+        }
+        let args = Args::new(request, &spans);
+        let spec = table::find(&args, &view.settings.modules).ok();
+        let Some(name) = spec.and_then(|s| s.first_key(&args)).and_then(|i| args.get(i)) else {
+            return false;
+        };
+        let token = view.hasher.token(name);
+        let slot = &self.slots[key as usize];
+        let question = Question {
+            topology: &view.topology,
+            owners: view.topology.owners(&token),
+            op: Op::Read,
+            level: Consistency::DcOne,
+            cap: view.terms(name, &token, false, Consistency::DcOne).cap,
+            read_fallback: true,
+            tried: slot.tried,
+            local_only: true,
+        };
+        let mut plan = std::mem::take(&mut self.plan);
+        let planned = plan::plan(&question, self.links.standings(), &mut plan);
+        let leg = plan.legs.first().copied();
+        self.plan = plan;
+        let (Ok(()), Some(leg)) = (planned, leg) else { return false };
+        let slot = &mut self.slots[key as usize];
+        slot.tried |= rack_bit(leg.rack);
+        let generation = slot.generation;
+        self.counters.retried_reads += 1;
+        self.send_read(&Frame::Small(request), args, &leg, (key, generation), now);
+        true
+    }
+
+    /// Puts a reply where it belongs: to the client if it is its turn, to the parent of a part,
+    /// or aside until its turn comes.
+    pub(super) fn complete(&mut self, key: u32, said: Said<'_>, now: Now) {
+        let slot = &mut self.slots[key as usize];
+        match slot.owner {
+            Owner::Nobody => self.free(key),
+            Owner::Slot { slot: parent, generation, part } => {
+                self.free(key);
+                self.fill_part(parent, generation, part, said, now);
+            }
+            Owner::Client(client) => {
+                let started_us = slot.started_us;
+                let envelope = slot.envelope;
+                self.counters.latency.record(now.mono_us.saturating_sub(started_us));
+                self.count_failure(&said);
+                let queue = &mut self.clients[client as usize].queue;
+                if queue.front() == Some(&key) {
+                    queue.pop_front();
+                    self.free(key);
+                    self.emit(client, envelope, &said);
+                    self.emit_ready(client);
+                } else {
+                    self.park(key, said);
+                }
+            }
+        }
+    }
+
+    fn park(&mut self, key: u32, said: Said<'_>) {
+        let mut spare = self.spare();
+        spare.clear();
+        let slot = &mut self.slots[key as usize];
+        slot.parked.lend(spare);
+        let mut failure = None;
+        match said {
+            Said::Reply(bytes) => slot.parked.copy(bytes),
+            Said::Large(bytes) => slot.parked.share(bytes),
+            Said::Failed(f) => failure = Some(f),
+        }
+        slot.stage = Stage::Done(failure);
+    }
+
+    /// Writes the replies that were parked behind the one just written.
+    fn emit_ready(&mut self, client: u32) {
+        while let Some(&key) = self.clients[client as usize].queue.front() {
+            let slot = &mut self.slots[key as usize];
+            let Stage::Done(failure) = slot.stage else { break };
+            let parked = std::mem::take(&mut slot.parked);
+            let envelope = slot.envelope;
+            self.clients[client as usize].queue.pop_front();
+            self.free(key);
+            let said = match (failure, parked.shared()) {
+                (Some(failure), _) => Said::Failed(failure),
+                (None, Some(shared)) => Said::Large(shared.clone()),
+                (None, None) => Said::Reply(parked.as_slice()),
+            };
+            self.emit(client, envelope, &said);
+            self.recycle(parked.into_buffer());
+        }
+        self.unpause(client);
+    }
+
+    /// Appends one reply to a client's output, in the form the client reads.
+    pub(super) fn emit(&mut self, key: u32, envelope: Envelope, said: &Said<'_>) {
+        if envelope.silent {
+            return;
+        }
+        self.touch_client(key);
+        let text;
+        let bytes = match said {
+            Said::Failed(failure) => {
+                text = self.failure_text(failure);
+                text.as_slice()
+            }
+            Said::Reply(bytes) => bytes,
+            Said::Large(bytes) => bytes,
+        };
+        let client = &mut self.clients[key as usize];
+        if client.peer.is_some() {
+            let kind = MsgType::Res.code();
+            let version = envelope.version.clamp(1, VERSION_TORC);
+            let (id, same_dc, len) = (envelope.id, envelope.same_dc, bytes.len() as u64);
+            put_header(client.out.tail_mut(), id, kind, 0, version, same_dc, DATA_PLAIN, len);
+        } else if client.resp3 {
+            return lift::lift(envelope.shape, bytes, client.out.tail_mut());
+        }
+        match said {
+            Said::Large(shared) => client.out.put_shared(shared.clone()),
+            Said::Reply(_) | Said::Failed(_) => client.out.put(bytes),
+        }
+    }
+
+    /// The error line for a failure: the reference's text, then `(peer, rack, cause)`.
+    pub(super) fn failure_text(&self, failure: &Failure) -> Vec<u8> {
+        let prefix = match self.view.settings.protocol {
+            super::view::Protocol::Redis => "-ERR",
+            super::view::Protocol::Memcache => "SERVER_ERROR",
+        };
+        let topology = &self.view.topology;
+        let place = match failure.peer.map(|id| topology.idx_of(id)) {
+            Some(Some(idx)) => {
+                let peer = topology.peer(idx);
+                format!("{}, {}, ", peer.name, peer.rack)
+            }
+            Some(None) => "left the ring, ".to_owned(),
+            None => String::new(),
+        };
+        format!("{prefix} {} ({place}{})\r\n", failure.text(), failure.cause.text()).into_bytes()
+    }
+
+    pub(super) fn count_failure(&mut self, said: &Said<'_>) {
+        let Said::Failed(failure) = said else { return };
+        match failure.kind {
+            FailureKind::StoreNotConnected | FailureKind::StoreRefused => {
+                self.counters.errors_store += 1;
+            }
+            FailureKind::PeerNotConnected | FailureKind::PeerRefused => {
+                self.counters.errors_peer += 1;
+            }
+            FailureKind::NoQuorum | FailureKind::Limit => self.counters.errors_quorum += 1,
+            FailureKind::StateForbids => self.counters.errors_state += 1,
+            FailureKind::KeysSpanNodes | FailureKind::ScriptSpansNodes => {
+                self.counters.errors_spanning += 1;
+            }
+        }
+    }
+
+    /// Forgets a slot; its memory is used again.
+    pub(super) fn free(&mut self, key: u32) {
+        let slot = self.slots.remove(key as usize);
+        self.recycle(slot.request);
+        self.recycle(slot.parked.into_buffer());
+        if let Stage::Vote(gather) = slot.stage {
+            self.recycle_gather(gather);
+        }
+    }
+
+    /// The client of a slot is gone: nobody is told, but the replies are still awaited.
+    pub(super) fn abandon(&mut self, key: u32) {
+        let slot = &mut self.slots[key as usize];
+        slot.owner = Owner::Nobody;
+        if matches!(slot.stage, Stage::Done(_)) {
+            self.free(key);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! From client bytes to requests: decoding in place, checks, and where each command goes.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+
+use super::client::{ClientId, Decoder};
+use super::failure::{Cause, Failure, FailureKind};
+use super::gather::Said;
+use super::plan::Op;
+use super::send::Ask;
+use super::slot::{Envelope, Owner};
+use super::view::{NodeState, Now, View};
+use super::{Dispatcher, Frame, cut};
+use crate::proto::args::{Args, Span};
+use crate::proto::command::{Class, Compare, KeySpec, Merge, Routing};
+use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::resp::shape::Shape;
+use crate::proto::resp::spec::CommandSpec;
+use crate::proto::resp::{encode, inline, table};
+use crate::ring::Consistency;
+
+/// Why the rest of a connection's bytes must wait, or is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// A limit was hit; the bytes stay.
+    Blocked,
+    /// The connection is being closed; the bytes are dropped.
+    Closed,
+}
+
+/// A whole request's place in the receive buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) len: usize,
+    /// A line of text in place of an array.
+    pub(super) inline: bool,
+}
+
+/// One command of a client whose keys decide where it goes.
+pub(super) struct Request<'a> {
+    pub(super) client: u32,
+    pub(super) args: Args<'a>,
+    pub(super) keys: KeySpec,
+    pub(super) merge: Merge,
+    pub(super) op: Op,
+    pub(super) level: Consistency,
+    pub(super) compare: Compare,
+    /// Has its own words for keys of several owners.
+    pub(super) script: bool,
+    pub(super) envelope: Envelope,
+}
+
+/// What a client may send before it gave the password.
+const BEFORE_AUTH: [&str; 4] = ["auth", "hello", "quit", "reset"];
+
+impl<'a> Request<'a> {
+    /// The question to put for this request when `frame` is what replicas get.
+    pub(super) fn ask<'b>(&self, frame: &'b Frame<'b>) -> Ask<'b>
+    where
+        'a: 'b,
+    {
+        let key = self.keys.first_key(&self.args).and_then(|i| self.args.get(i));
+        Ask {
+            frame,
+            args: self.args,
+            key,
+            op: self.op,
+            level: self.level,
+            compare: self.compare,
+            per_element: self.merge == Merge::Mget,
+            local_only: false,
+            tried: 0,
+            owner: Owner::Client(self.client),
+            envelope: self.envelope,
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Bytes came from somebody who asks. Whole requests are taken out of `buf`; an unfinished
+    /// one stays, and so does everything when the client is not to be read any more.
+    pub fn on_client_bytes(&mut self, id: ClientId, buf: &mut BytesMut, now: Now) {
+        let Some(client) = self.clients.get(id.0 as usize) else { return };
+        let is_peer = client.peer.is_some();
+        let view = Arc::clone(&self.view);
+        if is_peer {
+            self.on_peer_bytes(&view, id, buf, now);
+        } else {
+            self.on_own_client_bytes(&view, id, buf, now);
+        }
+    }
+
+    fn on_own_client_bytes(&mut self, view: &View, id: ClientId, buf: &mut BytesMut, now: Now) {
+        let mut pos = 0;
+        let mut spans = std::mem::take(&mut self.spans);
+        while pos < buf.len() && self.may_take(id) {
+            let found = match self.find_request(view, id, &buf[pos..], &mut spans, now) {
+                Ok(Some(found)) => found,
+                Ok(None) | Err(Stop::Blocked) => break,
+                Err(Stop::Closed) => {
+                    pos = buf.len();
+                    break;
+                }
+            };
+            if self.full_ups > 0 && self.must_wait(view, id, &buf[pos..], found, &spans) {
+                break;
+            }
+            if found.inline {
+                let line = &buf[pos..pos + found.len];
+                self.serve_inline(view, id, line, &mut spans, now);
+                pos += found.len;
+            } else if found.len < SHARE_MIN {
+                let frame = Frame::Small(&buf[pos..pos + found.len]);
+                self.serve(view, id, &frame, &spans, now);
+                pos += found.len;
+            } else {
+                let frame = Frame::Large(cut(buf, &mut pos, found.len));
+                self.serve(view, id, &frame, &spans, now);
+            }
+        }
+        self.spans = spans;
+        buf.advance(pos.min(buf.len()));
+    }
+
+    /// True while another request of this client may be taken; pauses it at its limits.
+    pub(super) fn may_take(&mut self, id: ClientId) -> bool {
+        let settings = &self.view.settings;
+        let client = &mut self.clients[id.0 as usize];
+        if client.closing || client.paused {
+            return false;
+        }
+        if client.queue.len() >= settings.client_in_flight_max
+            || client.out.len() >= settings.client_output_max
+        {
+            client.paused = true;
+            self.counters.pauses_client_limit += 1;
+            return false;
+        }
+        true
+    }
+
+    fn find_request(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        buf: &[u8],
+        spans: &mut Vec<Span>,
+        now: Now,
+    ) -> Result<Option<Found>, Stop> {
+        let limits = &view.settings.request;
+        let error = match &mut self.clients[id.0 as usize].decoder {
+            Decoder::Resp(decoder) => match decoder.decode(buf, limits, spans) {
+                Ok(found) => {
+                    return Ok(found.map(|f| Found { len: f.len, inline: f.inline }));
+                }
+                Err(error) => error,
+            },
+        };
+        let mut line = Vec::new();
+        encode::error(&mut line, format!("ERR {error}").as_bytes());
+        Err(self.refuse(id, &line, now))
+    }
+
+    /// Tells a client what is wrong with its bytes and closes it: nobody knows where its next
+    /// request would begin.
+    pub(super) fn refuse(&mut self, id: ClientId, error: &[u8], now: Now) -> Stop {
+        self.counters.bad_requests += 1;
+        self.reply_in_turn(id.0, Envelope::default(), Said::Reply(error), now);
+        self.clients[id.0 as usize].closing = true;
+        Stop::Closed
+    }
+
+    fn serve_inline(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        line: &[u8],
+        spans: &mut Vec<Span>,
+        now: Now,
+    ) {
+        let mut frame = std::mem::take(&mut self.inline);
+        match inline::rewrite(line, &mut frame, spans) {
+            Ok(()) => self.serve(view, id, &Frame::Small(&frame), spans, now),
+            Err(error) => {
+                let mut reply = Vec::new();
+                encode::error(&mut reply, format!("ERR {error}").as_bytes());
+                self.refuse(id, &reply, now);
+            }
+        }
+        self.inline = frame;
+    }
+
+    /// True when the request at the beginning of `buf` has to wait for a full upstream; its
+    /// client is not read until then.
+    fn must_wait(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        buf: &[u8],
+        found: Found,
+        spans: &[Span],
+    ) -> bool {
+        let frame = Frame::Small(&buf[..found.len]);
+        let args = Args::new(frame.as_slice(), spans);
+        let spec = match table::find(&args, &view.settings.modules) {
+            Ok(spec) if !found.inline && spec.routing_of(&args) == Routing::Keyed => spec,
+            Ok(_) | Err(_) => return false,
+        };
+        let request = self.request(view, id, spec, args);
+        match self.would_block(view, &request.ask(&frame)) {
+            Some(up) => {
+                self.block(id, up);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Serves one whole request.
+    fn serve(&mut self, view: &View, id: ClientId, frame: &Frame<'_>, spans: &[Span], now: Now) {
+        let args = Args::new(frame.as_slice(), spans);
+        if args.is_empty() {
+            return;
+        }
+        let spec = match table::find(&args, &view.settings.modules) {
+            Ok(spec) => spec,
+            Err(rejection) => {
+                self.counters.unknown_commands += 1;
+                let mut error = Vec::new();
+                rejection.write(&args, &mut error);
+                return self.reply_in_turn(id.0, Envelope::default(), Said::Reply(&error), now);
+            }
+        };
+        if !self.clients[id.0 as usize].trusted && !BEFORE_AUTH.contains(&spec.name) {
+            return self.reply_error(id, "NOAUTH Authentication required.", now);
+        }
+        match spec.routing_of(&args) {
+            Routing::Keyed => self.serve_keyed(view, id, frame, spec, args, now),
+            Routing::Node => self.serve_local(view, id, spec, args, now),
+            Routing::LocalStore => self.serve_store(view, id, frame, spec, args, now),
+            Routing::Refused(reason) => self.reply_error(id, &format!("ERR {reason}"), now),
+            Routing::Hangup => {
+                self.counters.bad_requests += 1;
+                self.clients[id.0 as usize].closing = true;
+            }
+            Routing::AllNodes | Routing::Ring | Routing::Blocking | Routing::Transaction => {
+                let text = format!("ERR '{}' is not supported by this node", spec.name);
+                self.reply_error(id, &text, now);
+            }
+        }
+    }
+
+    pub(super) fn request<'a>(
+        &self,
+        view: &View,
+        id: ClientId,
+        spec: &'static CommandSpec,
+        args: Args<'a>,
+    ) -> Request<'a> {
+        let class = match view.settings.reference_classes {
+            false => spec.class_of(&args),
+            true => spec.reference_class_of(&args),
+        };
+        let op = match class {
+            Class::Read | Class::Admin => Op::Read,
+            Class::Write => Op::Write,
+        };
+        let client = &self.clients[id.0 as usize];
+        let (own, default) = match (op, &client.session) {
+            (_, None) => (None, if op == Op::Read { view.read } else { view.write }),
+            (Op::Read, Some(session)) => (session.read, view.read),
+            (Op::Write, Some(session)) => (session.write, view.write),
+        };
+        let shape = if client.resp3 { spec.shape_of(&args) } else { Shape::Same };
+        Request {
+            client: id.0,
+            args,
+            keys: spec.keys,
+            merge: spec.merge,
+            op,
+            level: own.unwrap_or(default),
+            compare: spec.compare,
+            script: spec.name.starts_with("eval"),
+            envelope: Envelope { shape, ..Envelope::default() },
+        }
+    }
+
+    fn serve_keyed(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        frame: &Frame<'_>,
+        spec: &'static CommandSpec,
+        args: Args<'_>,
+        now: Now,
+    ) {
+        let request = self.request(view, id, spec, args);
+        match request.op {
+            Op::Read => self.counters.client_reads += 1,
+            Op::Write => self.counters.client_writes += 1,
+        }
+        let forbidden = match view.state {
+            NodeState::Normal => false,
+            NodeState::Standby => true,
+            NodeState::WritesOnly | NodeState::Resuming => request.op == Op::Read,
+        };
+        let failure = if forbidden {
+            Some(Failure::new(FailureKind::StateForbids, Cause::OwnState))
+        } else if spec.keys == KeySpec::First {
+            None
+        } else if request.merge != Merge::None {
+            if self.split(view, &request, now) {
+                return;
+            }
+            None
+        } else if !self.one_owner(view, &request) {
+            let kind = match request.script {
+                true => FailureKind::ScriptSpansNodes,
+                false => FailureKind::KeysSpanNodes,
+            };
+            Some(Failure::new(kind, Cause::SeveralOwners))
+        } else {
+            None
+        };
+        match failure {
+            Some(failure) => {
+                self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
+            }
+            None => self.ask(view, &request.ask(frame), now),
+        }
+    }
+
+    /// True when every rack has one owner for all keys of a command.
+    fn one_owner(&self, view: &View, request: &Request<'_>) -> bool {
+        let mut sets = request
+            .keys
+            .keys(&request.args)
+            .map(|i| view.topology.owners(&view.hasher.token(&request.args[i])).set_id());
+        let first = sets.next();
+        sets.all(|set| Some(set) == first)
+    }
+
+    fn serve_store(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        frame: &Frame<'_>,
+        spec: &'static CommandSpec,
+        args: Args<'_>,
+        now: Now,
+    ) {
+        let request = self.request(view, id, spec, args);
+        let ask = Ask { key: None, ..request.ask(frame) };
+        self.ask(view, &ask, now);
+    }
+
+    pub(super) fn reply_error(&mut self, id: ClientId, text: &str, now: Now) {
+        let mut error = Vec::new();
+        encode::error(&mut error, text.as_bytes());
+        self.reply_in_turn(id.0, Envelope::default(), Said::Reply(&error), now);
+    }
+}

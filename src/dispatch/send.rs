@@ -1,0 +1,384 @@
+//! From a decoded request to bytes on the outputs of its replicas.
+
+use std::sync::Arc;
+
+use super::client::ClientId;
+use super::failure::{Cause, Failure, FailureKind};
+use super::gather::{Said, Strictness};
+use super::plan::{self, Hop, Leg, Op, Plan, Question, Role};
+use super::slot::{Envelope, Owner, Slot, Stage};
+use super::upstream::{NOBODY, Target, Ticket, UpId};
+use super::view::{Now, View};
+use super::{Dispatcher, Frame};
+use crate::proto::args::Args;
+use crate::proto::command::Compare;
+use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_C, put_header};
+use crate::proto::outbuf::SHARE_MIN;
+use crate::ring::{Consistency, PeerIdx};
+
+/// One request, ready to be planned.
+pub(super) struct Ask<'a> {
+    /// The bytes a replica gets.
+    pub(super) frame: &'a Frame<'a>,
+    /// The arguments in them.
+    pub(super) args: Args<'a>,
+    /// The key that decides; without one the own datastore answers.
+    pub(super) key: Option<&'a [u8]>,
+    /// Read or write.
+    pub(super) op: Op,
+    /// The connection's level.
+    pub(super) level: Consistency,
+    /// How replicas' replies are compared.
+    pub(super) compare: Compare,
+    /// Whether the elements of the reply are independent keys.
+    pub(super) per_element: bool,
+    /// Whether the request stays in this datacenter (it came as a type 4).
+    pub(super) local_only: bool,
+    /// Racks that were tried already.
+    pub(super) tried: u64,
+    /// Who is answered.
+    pub(super) owner: Owner,
+    /// How.
+    pub(super) envelope: Envelope,
+}
+
+impl Dispatcher {
+    /// Plans and sends one request.
+    pub(super) fn ask(&mut self, view: &View, ask: &Ask<'_>, now: Now) {
+        let mut plan = std::mem::take(&mut self.plan);
+        match self.make_plan(view, ask, &mut plan) {
+            Err(failure) => self.answer_now(ask, Said::Failed(failure), now),
+            Ok(level) => self.send(view, ask, &plan, level, now),
+        }
+        self.plan = plan;
+    }
+
+    /// The upstream a request would have to wait for, because it is full. Only looked for while
+    /// any upstream is; parts of a split command are let pass, so that a limit is exceeded by
+    /// one request at most.
+    pub(super) fn would_block(&mut self, view: &View, ask: &Ask<'_>) -> Option<UpId> {
+        if self.full_ups == 0 {
+            return None;
+        }
+        let mut plan = std::mem::take(&mut self.plan);
+        let planned = self.make_plan(view, ask, &mut plan);
+        let full = planned.ok().and_then(|_| {
+            let ups = plan.legs.iter().filter_map(|leg| self.pick(leg.peer, ask.owner));
+            ups.into_iter().find(|up| self.ups[up.0 as usize].full)
+        });
+        self.plan = plan;
+        full
+    }
+
+    fn make_plan(
+        &self,
+        view: &View,
+        ask: &Ask<'_>,
+        plan: &mut Plan,
+    ) -> Result<Consistency, Failure> {
+        match ask.key {
+            None => self.plan_store(view, plan),
+            Some(key) => self.plan_key(view, ask, key, plan),
+        }
+    }
+
+    fn plan_store(&self, view: &View, plan: &mut Plan) -> Result<Consistency, Failure> {
+        let peer = view.topology.local();
+        plan.clear();
+        if self.embedded.is_none() && !self.any_up(peer) {
+            return Err(Failure::new(FailureKind::StoreNotConnected, Cause::NotConnected)
+                .at(view.topology.peer(peer).id));
+        }
+        let rack = view.topology.own_rack() as u16;
+        plan.legs.push(Leg { peer, rack, hop: Hop::Store, role: Role::Answer });
+        Ok(Consistency::DcOne)
+    }
+
+    fn plan_key(
+        &self,
+        view: &View,
+        ask: &Ask<'_>,
+        key: &[u8],
+        plan: &mut Plan,
+    ) -> Result<Consistency, Failure> {
+        let token = view.hasher.token(key);
+        let terms = view.terms(key, &token, ask.op == Op::Write, ask.level);
+        let question = Question {
+            topology: &view.topology,
+            owners: view.topology.owners(&token),
+            op: ask.op,
+            level: terms.level,
+            cap: terms.cap,
+            read_fallback: view.settings.read_fallback,
+            tried: ask.tried,
+            local_only: ask.local_only,
+        };
+        plan::plan(&question, self.links.standings(), plan)?;
+        Ok(terms.level)
+    }
+
+    fn send(&mut self, view: &View, ask: &Ask<'_>, plan: &Plan, level: Consistency, now: Now) {
+        self.counters.missed_writes += plan.missed.len() as u64;
+        self.counters.fallback_reads += u64::from(plan.fell_back);
+        if let [Leg { hop: Hop::Store, .. }] = plan.legs[..]
+            && self.execute_in_place(ask, now)
+        {
+            return;
+        }
+        let generation = self.next_generation;
+        self.next_generation = self.next_generation.wrapping_add(1);
+        let slot = self.reserve(view, ask, plan, level, generation, now);
+        for leg in &plan.legs {
+            self.send_leg(ask, leg, slot, generation, now);
+        }
+    }
+
+    /// Runs a request of the embedded store straight into its client's output, when it is that
+    /// client's turn and the reply needs no envelope.
+    fn execute_in_place(&mut self, ask: &Ask<'_>, now: Now) -> bool {
+        let (Some(embedded), Owner::Client(key)) = (&self.embedded, ask.owner) else {
+            return false;
+        };
+        let client = &self.clients[key as usize];
+        if !client.queue.is_empty() || client.resp3 || client.peer.is_some() {
+            return false;
+        }
+        let embedded = Arc::clone(embedded);
+        self.touch_client(key);
+        self.counters.requests_store += 1;
+        self.counters.latency.record(0);
+        embedded.execute(&ask.args, now.wall_ms, &mut self.clients[key as usize].out);
+        true
+    }
+
+    fn reserve(
+        &mut self,
+        view: &View,
+        ask: &Ask<'_>,
+        plan: &Plan,
+        level: Consistency,
+        generation: u32,
+        now: Now,
+    ) -> u32 {
+        let stage = if plan.groups.is_empty() {
+            Stage::Single
+        } else {
+            let own = view.topology.own_rack() as u16;
+            let own_asked = plan.legs.iter().any(|leg| leg.rack == own);
+            let strictness = match level {
+                Consistency::DcOne | Consistency::DcQuorum => Strictness::Lenient,
+                Consistency::DcSafeQuorum | Consistency::DcEachSafeQuorum => Strictness::Safe,
+            };
+            let mut gather = self.spare_gathers.pop().unwrap_or_default();
+            gather.begin(&plan.groups, ask.compare, strictness, ask.per_element, own_asked);
+            Stage::Vote(gather)
+        };
+        let mut request = Vec::new();
+        let mut tried = ask.tried;
+        if self.may_move(view, ask, plan) {
+            request = self.spare();
+            request.extend_from_slice(ask.frame.as_slice());
+            tried |= plan.legs.first().map_or(0, |leg| rack_bit(leg.rack));
+        }
+        let slot = Slot {
+            generation,
+            owner: ask.owner,
+            stage,
+            envelope: ask.envelope,
+            started_us: now.mono_us,
+            tried,
+            request,
+            parked: Default::default(),
+        };
+        let key = self.slots.insert(slot) as u32;
+        if let Owner::Client(client) = ask.owner {
+            self.clients[client as usize].queue.push_back(key);
+        }
+        key
+    }
+
+    /// True for a read that another rack could answer if this one fails (decision D6).
+    fn may_move(&self, view: &View, ask: &Ask<'_>, plan: &Plan) -> bool {
+        ask.op == Op::Read
+            && ask.key.is_some()
+            && plan.groups.is_empty()
+            && view.settings.read_fallback
+            && view.topology.local_racks().len() > 1
+            && ask.frame.as_slice().len() < SHARE_MIN
+    }
+
+    fn send_leg(&mut self, ask: &Ask<'_>, leg: &Leg, slot: u32, generation: u32, now: Now) {
+        let (slot, dc) = match leg.role {
+            Role::Answer => (slot, 0),
+            Role::Count { dc } => (slot, dc),
+            Role::Swallow => (NOBODY, 0),
+        };
+        let own = usize::from(leg.rack) == self.view.topology.own_rack();
+        let ticket = Ticket { deadline_ms: 0, slot, generation, dc, skip: 0, own };
+        self.send_ticket(ask.frame, ask.args, leg, ticket, ask.owner, now);
+    }
+
+    fn send_ticket(
+        &mut self,
+        frame: &Frame<'_>,
+        args: Args<'_>,
+        leg: &Leg,
+        ticket: Ticket,
+        owner: Owner,
+        now: Now,
+    ) {
+        if leg.hop == Hop::Store && self.embedded.is_some() {
+            self.counters.requests_store += 1;
+            return self.execute(args, ticket, now);
+        }
+        match self.pick(leg.peer, owner) {
+            Some(up) => self.enqueue(up, leg.hop, frame, ticket, now),
+            None => {
+                let failure = Failure::new(FailureKind::PeerNotConnected, Cause::NotConnected);
+                self.answer(ticket, Said::Failed(failure), now);
+            }
+        }
+    }
+
+    /// Runs one leg on the embedded store and hands its reply to the slot.
+    fn execute(&mut self, args: Args<'_>, ticket: Ticket, now: Now) {
+        let embedded = Arc::clone(self.embedded.as_ref().expect("checked by the caller"));
+        let mut out = std::mem::take(&mut self.executed);
+        embedded.execute(&args, now.wall_ms, &mut out);
+        if out.front().len() == out.len() {
+            self.answer(ticket, Said::Reply(out.front()), now);
+        } else {
+            // A large value came as a shared slice between its header and its end.
+            let mut whole = Vec::with_capacity(out.len());
+            while !out.is_empty() {
+                let front = out.front().len();
+                whole.extend_from_slice(out.front());
+                out.advance(front);
+            }
+            self.answer(ticket, Said::Large(whole.into()), now);
+        }
+        out.clear();
+        self.executed = out;
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        id: UpId,
+        hop: Hop,
+        frame: &Frame<'_>,
+        mut ticket: Ticket,
+        now: Now,
+    ) {
+        ticket.deadline_ms = self.deadline_ms(id, now);
+        self.touch_upstream(id);
+        let up = &mut self.ups[id.0 as usize];
+        let dnode_id = up.push(ticket, now.mono_ms());
+        match up.target {
+            Target::Store => self.counters.requests_store += 1,
+            Target::Peer(_) => {
+                let kind = match hop {
+                    Hop::Forward => MsgType::ReqForward,
+                    Hop::Peer | Hop::Store => MsgType::Req,
+                };
+                match up.same_dc {
+                    true => self.counters.requests_peer += 1,
+                    false => self.counters.requests_remote += 1,
+                }
+                let len = frame.as_slice().len() as u64;
+                let out = up.out.tail_mut();
+                let same_dc = up.same_dc;
+                put_header(out, dnode_id, kind.code(), 0, VERSION_C, same_dc, DATA_PLAIN, len);
+            }
+        }
+        frame.append_to(&mut up.out);
+        let settings = &self.view.settings;
+        if !up.full
+            && (up.out.len() >= settings.upstream_output_max
+                || up.in_flight() >= settings.upstream_in_flight_max)
+        {
+            up.full = true;
+            self.full_ups += 1;
+        }
+    }
+
+    /// The connection a client's requests for `peer` use: always the same one while it is up,
+    /// so that they stay in order.
+    fn pick(&self, peer: PeerIdx, owner: Owner) -> Option<UpId> {
+        let ups = self.links.of(peer);
+        let start = match owner {
+            _ if ups.len() == 1 => 0,
+            Owner::Client(key) => key as usize,
+            Owner::Slot { slot, .. } => match self.slots.get(slot as usize).map(|s| s.owner) {
+                Some(Owner::Client(key)) => key as usize,
+                _ => 0,
+            },
+            Owner::Nobody => 0,
+        };
+        (0..ups.len()).map(|i| ups[(start + i) % ups.len()]).find(|up| self.ups[up.0 as usize].up)
+    }
+
+    pub(super) fn any_up(&self, peer: PeerIdx) -> bool {
+        self.links.of(peer).iter().any(|up| self.ups[up.0 as usize].up)
+    }
+
+    /// Answers without asking anybody, in the client's order.
+    fn answer_now(&mut self, ask: &Ask<'_>, said: Said<'_>, now: Now) {
+        match ask.owner {
+            Owner::Client(key) => self.reply_in_turn(key, ask.envelope, said, now),
+            Owner::Slot { slot, generation, part } => {
+                self.fill_part(slot, generation, part, said, now);
+            }
+            Owner::Nobody => {}
+        }
+    }
+
+    /// Gives a client a reply that was made here: at once when it is its turn, else parked.
+    pub(super) fn reply_in_turn(&mut self, key: u32, envelope: Envelope, said: Said<'_>, now: Now) {
+        if self.clients[key as usize].queue.is_empty() {
+            self.count_failure(&said);
+            return self.emit(key, envelope, &said);
+        }
+        let generation = self.next_generation;
+        self.next_generation = self.next_generation.wrapping_add(1);
+        let slot = self.slots.insert(Slot {
+            generation,
+            owner: Owner::Client(key),
+            stage: Stage::Single,
+            envelope,
+            started_us: now.mono_us,
+            tried: 0,
+            request: Vec::new(),
+            parked: Default::default(),
+        }) as u32;
+        self.clients[key as usize].queue.push_back(slot);
+        self.complete(slot, said, now);
+    }
+
+    /// Sends a read again, to another rack.
+    pub(super) fn send_read(
+        &mut self,
+        frame: &Frame<'_>,
+        args: Args<'_>,
+        leg: &Leg,
+        (slot, generation): (u32, u32),
+        now: Now,
+    ) {
+        let own = usize::from(leg.rack) == self.view.topology.own_rack();
+        let ticket = Ticket { deadline_ms: 0, slot, generation, dc: 0, skip: 0, own };
+        self.send_ticket(frame, args, leg, ticket, Owner::Nobody, now);
+    }
+
+    /// Stops reading a client until `up` has room.
+    pub(super) fn block(&mut self, client: ClientId, up: UpId) {
+        self.counters.pauses_upstream_limit += 1;
+        let state = &mut self.clients[client.0 as usize];
+        state.paused = true;
+        state.blocked_on = Some(up);
+        self.ups[up.0 as usize].waiters.push(client.0);
+    }
+}
+
+/// The bit of a rack in [`Ask::tried`]; racks beyond 64 have none and are tried once more.
+pub(super) fn rack_bit(rack: u16) -> u64 {
+    1u64.checked_shl(u32::from(rack)).unwrap_or(0)
+}

@@ -1,0 +1,99 @@
+//! Deadlines and heartbeats. All of them are looked for at the heads of the upstream FIFOs, so
+//! a request costs no timer of its own.
+
+use super::Dispatcher;
+use super::failure::{Cause, Failure, FailureKind};
+use super::gather::Said;
+use super::upstream::{NOBODY, Target, UpId};
+use super::view::Now;
+
+/// A peer link that was silent this long is asked whether it lives.
+const HEARTBEAT_MS: u64 = 1000;
+
+/// What a peer of the own datacenter gets on top of the datastore's deadline (decision D4).
+const SAME_DC_EXTRA_MS: u64 = 200;
+
+/// What a peer of another datacenter gets on top of the datastore's deadline (decision D4).
+const REMOTE_DC_EXTRA_MS: u64 = 5000;
+
+/// The least time between two looks at the deadlines.
+const TICK_MS: u64 = 20;
+
+impl Dispatcher {
+    /// When a request sent to `id` now must be answered.
+    pub(super) fn deadline_ms(&self, id: UpId, now: Now) -> u64 {
+        let settings = &self.view.settings;
+        let up = &self.ups[id.0 as usize];
+        let extra = match up.target {
+            Target::Store => 0,
+            Target::Peer(_) if up.same_dc => SAME_DC_EXTRA_MS,
+            Target::Peer(_) => REMOTE_DC_EXTRA_MS,
+        };
+        now.mono_ms() + (settings.timeout_ms + extra) * settings.timeout_factor
+    }
+
+    /// When [`Dispatcher::on_deadline`] is to be called, in milliseconds of the monotonic clock;
+    /// `None` while nothing is awaited and no peer needs a heartbeat.
+    pub fn poll_timeout(&self, now: Now) -> Option<u64> {
+        let due = self.ups.iter().filter(|(_, up)| up.up).filter_map(|(_, up)| {
+            let heartbeat = match up.target {
+                Target::Peer(_) => Some(up.last_heard_ms.max(up.probed_ms) + HEARTBEAT_MS),
+                Target::Store => None,
+            };
+            [up.next_deadline_ms(), heartbeat, self.stalled_at_ms(up)].into_iter().flatten().min()
+        });
+        due.min().map(|at| at.max(now.mono_ms() + TICK_MS))
+    }
+
+    /// Fails what was not answered in time and asks silent peers whether they live. Returns the
+    /// upstreams that were silent for so long that the shell must reopen them.
+    pub fn on_deadline(&mut self, now: Now) -> Vec<UpId> {
+        let mut stalled = Vec::new();
+        let ids: Vec<UpId> = self.ups.iter().map(|(key, _)| UpId(key as u32)).collect();
+        for id in ids {
+            self.expire(id, now);
+            let up = &self.ups[id.0 as usize];
+            if !up.up {
+                continue;
+            }
+            if self.stalled_at_ms(up).is_some_and(|at| at <= now.mono_ms()) {
+                self.counters.stalled_upstreams += 1;
+                stalled.push(id);
+                continue;
+            }
+            let quiet_since = up.last_heard_ms.max(up.probed_ms);
+            let is_peer = matches!(up.target, Target::Peer(_));
+            if is_peer && now.mono_ms() >= quiet_since + HEARTBEAT_MS {
+                let idle = up.in_flight() == 0;
+                self.ups[id.0 as usize].probed_ms = now.mono_ms();
+                if idle {
+                    self.probe(id, now);
+                }
+            }
+        }
+        stalled
+    }
+
+    /// An upstream that owes replies and sent no byte for twice the datastore's deadline is
+    /// given up (decision D5).
+    fn stalled_at_ms(&self, up: &super::upstream::Upstream) -> Option<u64> {
+        let settings = &self.view.settings;
+        let since = up.waiting_since_ms.max(up.last_heard_ms);
+        (up.in_flight() > 0).then(|| since + 2 * settings.timeout_ms * settings.timeout_factor)
+    }
+
+    fn expire(&mut self, id: UpId, now: Now) {
+        while let Some(ticket) = self.ups[id.0 as usize].expire(now.mono_ms()) {
+            let failure = match self.ups[id.0 as usize].target {
+                Target::Store => Failure::new(FailureKind::StoreRefused, Cause::TimedOut),
+                Target::Peer(peer) => {
+                    Failure::new(FailureKind::PeerRefused, Cause::TimedOut).at(peer)
+                }
+            };
+            if ticket.slot != NOBODY {
+                self.counters.timeouts += 1;
+            }
+            self.answer(ticket, Said::Failed(failure), now);
+        }
+    }
+}

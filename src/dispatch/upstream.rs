@@ -1,0 +1,280 @@
+//! One connection to a datastore or a peer, without the socket: an output buffer and the FIFO
+//! of tickets whose replies are awaited.
+//!
+//! Replies come in the order requests were sent, so a reply belongs to the oldest ticket. A
+//! ticket whose deadline passed stays in the FIFO as a tombstone, so that order survives; its
+//! late reply is dropped. DNODE ids count from 1 on each connection (decision D11), so the id a
+//! reply must carry follows from the ticket's place and is not stored.
+
+use std::collections::VecDeque;
+
+use super::view::Protocol;
+use crate::proto::dnode::{Header, HeaderDecoder, HeaderLimits, MsgType};
+use crate::proto::outbuf::OutBuf;
+use crate::proto::resp::reply::{ReplyLimits, ReplyScanner};
+use crate::ring::PeerId;
+
+/// A connection to something this node asks, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UpId(pub u32);
+
+/// What an upstream leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The node's own datastore.
+    Store,
+    /// A peer, over DNODE.
+    Peer(PeerId),
+}
+
+/// Nobody waits for the reply of this ticket.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// One awaited reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    /// Milliseconds on the monotonic clock.
+    pub(super) deadline_ms: u64,
+    /// The slot that asked, or [`NOBODY`].
+    pub(super) slot: u32,
+    /// Generation of the slot; another one means the slot was freed meanwhile.
+    pub(super) generation: u32,
+    /// Voting group, for quorum requests.
+    pub(super) dc: u16,
+    /// Replies to drop before the one that counts (a transaction's `+OK` and `+QUEUED`).
+    pub(super) skip: u16,
+    /// True for the own rack's replica.
+    pub(super) own: bool,
+}
+
+/// Why an upstream's bytes cannot be understood; the connection must be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// A reply came that nobody asked for: it must never reach a client.
+    #[error("surplus reply")]
+    Surplus,
+    /// The bytes are no reply of the datastore's protocol.
+    #[error("unreadable reply")]
+    Unreadable,
+    /// The bytes are no DNODE frame.
+    #[error("unreadable frame")]
+    Frame,
+}
+
+/// The place of one reply in the receive buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReplyFrame {
+    /// Bytes of the DNODE header before the body; 0 for datastores.
+    pub(super) header: usize,
+    /// Bytes of the body.
+    pub(super) body: usize,
+    /// The id a peer put on it.
+    pub(super) id: Option<u64>,
+    /// The DNODE version a peer put on it; 2 proves a torc node (decision E1).
+    pub(super) version: u8,
+}
+
+/// The resumable end-finder of the datastore protocol in use.
+#[derive(Debug)]
+enum Scanner {
+    Resp(ReplyScanner),
+}
+
+impl Scanner {
+    fn new(protocol: Protocol) -> Scanner {
+        match protocol {
+            Protocol::Redis | Protocol::Memcache => Scanner::Resp(ReplyScanner::default()),
+        }
+    }
+
+    fn scan(&mut self, buf: &[u8]) -> Result<Option<usize>, UpstreamError> {
+        match self {
+            Scanner::Resp(s) => s.scan(buf, &ReplyLimits::default()),
+        }
+        .map_err(|_| UpstreamError::Unreadable)
+    }
+}
+
+/// One connection to a datastore or peer.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    pub(super) target: Target,
+    pub(super) up: bool,
+    pub(super) same_dc: bool,
+    pub(super) is_torc: bool,
+    pub(super) out: OutBuf,
+    pub(super) dirty: bool,
+    /// True from the moment a limit was hit until half of it is free again.
+    pub(super) full: bool,
+    /// Clients that wait until this output drains.
+    pub(super) waiters: Vec<u32>,
+    pub(super) last_heard_ms: u64,
+    /// When the last heartbeat was sent.
+    pub(super) probed_ms: u64,
+    /// When the oldest ticket began to wait, for the stall rule.
+    pub(super) waiting_since_ms: u64,
+    fifo: VecDeque<Ticket>,
+    /// Tickets at the front whose deadline passed already.
+    expired: usize,
+    next_id: u64,
+    protocol: Protocol,
+    headers: HeaderDecoder,
+    header: Option<Header>,
+    scanner: Scanner,
+}
+
+impl Upstream {
+    pub(super) fn new(target: Target, same_dc: bool, protocol: Protocol) -> Upstream {
+        Upstream {
+            target,
+            up: false,
+            same_dc,
+            is_torc: false,
+            out: OutBuf::new(),
+            dirty: false,
+            full: false,
+            waiters: Vec::new(),
+            last_heard_ms: 0,
+            probed_ms: 0,
+            waiting_since_ms: 0,
+            fifo: VecDeque::new(),
+            expired: 0,
+            next_id: 1,
+            protocol,
+            headers: HeaderDecoder::default(),
+            header: None,
+            scanner: Scanner::new(protocol),
+        }
+    }
+
+    /// Starts over on a fresh connection.
+    pub(super) fn reset(&mut self) {
+        debug_assert!(self.fifo.is_empty());
+        self.out.clear();
+        self.expired = 0;
+        self.next_id = 1;
+        self.headers = HeaderDecoder::default();
+        self.header = None;
+        self.scanner = Scanner::new(self.protocol);
+    }
+
+    /// Queues a ticket and returns the DNODE id its request must carry.
+    pub(super) fn push(&mut self, ticket: Ticket, now_ms: u64) -> u64 {
+        if self.fifo.is_empty() {
+            self.waiting_since_ms = now_ms;
+        }
+        self.fifo.push_back(ticket);
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+
+    /// Requests in flight, tombstones included.
+    pub(super) fn in_flight(&self) -> usize {
+        self.fifo.len()
+    }
+
+    /// Bytes the unfinished reply needs at least.
+    pub(super) fn need(&self) -> usize {
+        match &self.scanner {
+            Scanner::Resp(s) => s.need(),
+        }
+    }
+
+    /// Looks for the next whole reply at the beginning of `buf`.
+    pub(super) fn next_reply(&mut self, buf: &[u8]) -> Result<Option<ReplyFrame>, UpstreamError> {
+        match self.target {
+            Target::Store => {
+                if buf.is_empty() {
+                    return Ok(None);
+                }
+                if self.fifo.is_empty() {
+                    return Err(UpstreamError::Surplus);
+                }
+                let body = self.scanner.scan(buf)?;
+                Ok(body.map(|body| ReplyFrame { header: 0, body, id: None, version: 0 }))
+            }
+            Target::Peer(_) => self.next_framed_reply(buf),
+        }
+    }
+
+    fn next_framed_reply(&mut self, buf: &[u8]) -> Result<Option<ReplyFrame>, UpstreamError> {
+        let header = match self.header {
+            Some(header) => header,
+            None => match self
+                .headers
+                .decode(buf, &HeaderLimits::default())
+                .map_err(|_| UpstreamError::Frame)?
+            {
+                Some(header) => *self.header.insert(header),
+                None => return Ok(None),
+            },
+        };
+        if header.msg_type() != MsgType::Res || header.encrypted() {
+            return Err(UpstreamError::Frame);
+        }
+        let Some(body) = self.scanner.scan(&buf[header.len..])? else { return Ok(None) };
+        self.header = None;
+        Ok(Some(ReplyFrame {
+            header: header.len,
+            body,
+            id: Some(header.id),
+            version: header.version,
+        }))
+    }
+
+    /// The ticket a reply with `id` belongs to. Tickets before it are lost and handed to `lost`;
+    /// a reply older than every ticket belongs to nobody and is `None` (dnode.md section 4).
+    pub(super) fn pop(
+        &mut self,
+        id: Option<u64>,
+        now_ms: u64,
+        mut lost: impl FnMut(Ticket),
+    ) -> Option<Ticket> {
+        self.waiting_since_ms = now_ms;
+        if let Some(id) = id {
+            let mut head = self.next_id - self.fifo.len() as u64;
+            if id < head || id >= self.next_id {
+                return None;
+            }
+            while head < id {
+                lost(self.pop_front()?);
+                head += 1;
+            }
+        }
+        let front = self.fifo.front_mut()?;
+        if front.skip > 0 {
+            front.skip -= 1;
+            return None;
+        }
+        self.pop_front()
+    }
+
+    /// Every ticket, when the connection is lost.
+    pub(super) fn drain(&mut self) -> VecDeque<Ticket> {
+        self.expired = 0;
+        std::mem::take(&mut self.fifo)
+    }
+
+    /// The next ticket whose deadline has passed, once.
+    pub(super) fn expire(&mut self, now_ms: u64) -> Option<Ticket> {
+        let ticket = self.fifo.get_mut(self.expired)?;
+        if ticket.deadline_ms > now_ms {
+            return None;
+        }
+        let found = *ticket;
+        ticket.slot = NOBODY;
+        self.expired += 1;
+        Some(found)
+    }
+
+    /// When the oldest live ticket expires.
+    pub(super) fn next_deadline_ms(&self) -> Option<u64> {
+        self.fifo.get(self.expired).map(|t| t.deadline_ms)
+    }
+
+    fn pop_front(&mut self) -> Option<Ticket> {
+        self.expired = self.expired.saturating_sub(1);
+        self.fifo.pop_front()
+    }
+}
