@@ -8,6 +8,7 @@ pub mod config;
 pub mod dispatch;
 pub mod document;
 pub mod hash;
+pub mod net;
 pub mod proto;
 pub mod ring;
 pub mod store;

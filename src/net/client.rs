@@ -1,0 +1,132 @@
+//! The task of one connection that asks.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+
+use super::stream::{ReadHalf, Socket};
+use super::worker::{Core, Io, READ_BYTES};
+use crate::dispatch::{ClientId, ClientKind, Conn};
+
+impl Core {
+    /// Serves a new connection until it ends.
+    pub(super) fn accept(self: &Rc<Core>, socket: Socket, kind: ClientKind) {
+        let (read, write) = match socket.into_halves() {
+            Ok(halves) => halves,
+            Err(error) => {
+                tracing::debug!(%error, "connection lost before it was served");
+                self.connections.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
+        };
+        let id = self.dispatcher.borrow_mut().add_client(kind);
+        let io = Io { write, blocked: false, waker: None };
+        self.ios.borrow_mut().insert(Conn::Client(id), io);
+        let core = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            core.serve(id, read).await;
+            core.forget(id);
+        });
+    }
+
+    fn forget(self: &Rc<Core>, id: ClientId) {
+        self.dispatcher.borrow_mut().remove_client(id);
+        self.ios.borrow_mut().remove(&Conn::Client(id));
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.after_input();
+    }
+
+    /// `rx` holds what was read and not taken: an unfinished request, or whole ones of a client
+    /// that is not to be read at the moment. An idle connection has none.
+    async fn serve(self: &Rc<Core>, id: ClientId, mut read: ReadHalf) {
+        let mut rx = BytesMut::new();
+        poll_fn(|cx| self.poll_serve(id, &mut read, &mut rx, cx)).await;
+    }
+
+    fn poll_serve(
+        self: &Rc<Core>,
+        id: ClientId,
+        read: &mut ReadHalf,
+        rx: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if self.poll_write(Conn::Client(id), cx).is_ready() {
+            return Poll::Ready(());
+        }
+        loop {
+            if self.dispatcher.borrow().is_finished(id) {
+                return Poll::Ready(());
+            }
+            if !self.dispatcher.borrow().wants_read(id) {
+                return Poll::Pending;
+            }
+            if !rx.is_empty() && self.feed_again(id, rx) {
+                continue;
+            }
+            match self.poll_input(id, read, rx, cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => self.dispatcher.borrow_mut().on_client_eof(id),
+                Poll::Ready(Ok(_)) => self.after_input(),
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    /// Offers the bytes kept while the client was paused; false when none could be used.
+    fn feed_again(self: &Rc<Core>, id: ClientId, rx: &mut BytesMut) -> bool {
+        let before = rx.len();
+        let now = self.setup.clock.now();
+        self.dispatcher.borrow_mut().on_client_bytes(id, rx, now);
+        self.after_input();
+        rx.len() != before
+    }
+
+    /// Reads once and hands the bytes to the dispatcher. Small requests pass through the
+    /// worker's one read buffer; an unfinished one moves to the connection's own.
+    fn poll_input(
+        &self,
+        id: ClientId,
+        read: &mut ReadHalf,
+        rx: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if !rx.is_empty() {
+            let need = self.dispatcher.borrow().bytes_needed(id);
+            reserve(rx, need);
+            let result = pin!(read.read_buf(rx)).poll(cx);
+            if let Poll::Ready(Ok(1..)) = result {
+                let now = self.setup.clock.now();
+                self.dispatcher.borrow_mut().on_client_bytes(id, rx, now);
+                if rx.is_empty() {
+                    *rx = BytesMut::new();
+                }
+            }
+            return result;
+        }
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.reserve(READ_BYTES);
+        let result = pin!(read.read_buf(&mut *scratch)).poll(cx);
+        if let Poll::Ready(Ok(1..)) = result {
+            let now = self.setup.clock.now();
+            self.dispatcher.borrow_mut().on_client_bytes(id, &mut scratch, now);
+            if !scratch.is_empty() {
+                rx.extend_from_slice(&scratch);
+                scratch.clear();
+            }
+        }
+        result
+    }
+}
+
+/// Makes room for the next read. What a peer announces is not believed: the buffer at most
+/// doubles, so memory follows the bytes that really came.
+pub(super) fn reserve(rx: &mut BytesMut, need: usize) {
+    let most = rx.len().max(READ_BYTES);
+    rx.reserve(need.clamp(4096, most));
+}

@@ -1,0 +1,14 @@
+//! The shell around the cores: sockets, the clock, worker threads. Nothing here decides anything.
+//!
+//! One acceptor hands each connection to the worker with the fewest; a worker is one thread with
+//! a single-threaded runtime and one [`Dispatcher`](crate::dispatch::Dispatcher), and owns its
+//! clients and its connections to the datastore and to every peer.
+
+pub mod clock;
+pub mod listener;
+pub mod worker;
+
+mod client;
+mod flush;
+mod stream;
+mod upstream;

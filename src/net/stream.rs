@@ -1,0 +1,84 @@
+//! TCP and Unix connections behind one pair of types.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::{TcpStream, UnixStream, tcp, unix};
+
+/// A connection as the acceptor hands it to a worker: not bound to a runtime yet.
+#[derive(Debug)]
+pub enum Socket {
+    /// TCP.
+    Tcp(std::net::TcpStream),
+    /// A Unix socket.
+    Unix(std::os::unix::net::UnixStream),
+}
+
+/// The reading half.
+#[derive(Debug)]
+pub(super) enum ReadHalf {
+    Tcp(tcp::OwnedReadHalf),
+    Unix(unix::OwnedReadHalf),
+}
+
+/// The writing half; dropping it ends the connection's writing side.
+#[derive(Debug)]
+pub(super) enum WriteHalf {
+    Tcp(tcp::OwnedWriteHalf),
+    Unix(unix::OwnedWriteHalf),
+}
+
+impl Socket {
+    /// Binds the connection to the current runtime.
+    pub(super) fn into_halves(self) -> io::Result<(ReadHalf, WriteHalf)> {
+        match self {
+            Socket::Tcp(socket) => Ok(tcp_halves(TcpStream::from_std(socket)?)),
+            Socket::Unix(socket) => Ok(unix_halves(UnixStream::from_std(socket)?)),
+        }
+    }
+}
+
+pub(super) fn tcp_halves(stream: TcpStream) -> (ReadHalf, WriteHalf) {
+    let (read, write) = stream.into_split();
+    (ReadHalf::Tcp(read), WriteHalf::Tcp(write))
+}
+
+pub(super) fn unix_halves(stream: UnixStream) -> (ReadHalf, WriteHalf) {
+    let (read, write) = stream.into_split();
+    (ReadHalf::Unix(read), WriteHalf::Unix(write))
+}
+
+impl AsyncRead for ReadHalf {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            ReadHalf::Tcp(half) => Pin::new(half).poll_read(cx, buf),
+            ReadHalf::Unix(half) => Pin::new(half).poll_read(cx, buf),
+        }
+    }
+}
+
+impl WriteHalf {
+    /// Writes what the socket takes now.
+    pub(super) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match (self, slices) {
+            (WriteHalf::Tcp(half), [one]) => half.try_write(one),
+            (WriteHalf::Tcp(half), many) => half.try_write_vectored(many),
+            (WriteHalf::Unix(half), [one]) => half.try_write(one),
+            (WriteHalf::Unix(half), many) => half.try_write_vectored(many),
+        }
+    }
+
+    /// Ready when the socket takes bytes again.
+    pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            WriteHalf::Tcp(half) => half.as_ref().poll_write_ready(cx),
+            WriteHalf::Unix(half) => half.as_ref().poll_write_ready(cx),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The task of one connection to a datastore or peer: opens it, reads it, opens it again.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::client::reserve;
+use super::stream::{ReadHalf, WriteHalf, tcp_halves, unix_halves};
+use super::worker::{Core, Io, READ_BYTES, StoreAddress};
+use crate::dispatch::failure::Cause;
+use crate::dispatch::{Conn, Target, UpId, UpstreamError};
+use crate::proto::resp::encode;
+
+/// The first pause between two attempts; it doubles from there.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+
+/// The longest pause between two attempts to reach a peer, so that a node that comes back is
+/// used within two seconds.
+const RETRY_PEER_MAX: Duration = Duration::from_millis(1000);
+
+/// How long one attempt may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Core {
+    /// Keeps one upstream connected for as long as it is wanted.
+    pub(super) async fn keep_connected(
+        self: Rc<Core>,
+        up: UpId,
+        target: Target,
+        address: Option<(String, u16)>,
+    ) {
+        let most = match target {
+            Target::Store => self.setup.store_retry_max,
+            Target::Peer(_) => RETRY_PEER_MAX,
+        };
+        let mut pause = RETRY_FIRST;
+        let mut told = false;
+        loop {
+            match self.connect(address.as_ref()).await {
+                Ok((read, write)) => {
+                    tracing::info!(?target, "connected");
+                    (pause, told) = (RETRY_FIRST, false);
+                    let cause = self.run_upstream(up, target, read, write).await;
+                    tracing::info!(?target, cause = cause.text(), "connection lost");
+                    self.lose_upstream(up, cause);
+                }
+                Err(error) if !told => {
+                    tracing::warn!(?target, %error, "cannot connect; trying on");
+                    told = true;
+                }
+                Err(error) => tracing::debug!(?target, %error, "cannot connect"),
+            }
+            tokio::time::sleep(pause.min(most)).await;
+            pause = (pause * 2).min(most);
+        }
+    }
+
+    async fn connect(&self, address: Option<&(String, u16)>) -> io::Result<(ReadHalf, WriteHalf)> {
+        let attempt = async {
+            match (address, &self.setup.store) {
+                (Some((host, port)), _) => tcp(host, *port).await,
+                (None, Some(StoreAddress::Tcp(host, port))) => {
+                    let mut stream = tcp(host, *port).await?;
+                    self.log_in(&mut stream).await?;
+                    Ok(stream)
+                }
+                (None, Some(StoreAddress::Unix(path))) => {
+                    let mut stream = UnixStream::connect(path).await?;
+                    self.log_in(&mut stream).await?;
+                    return Ok(unix_halves(stream));
+                }
+                (None, None) => unreachable!("an embedded store has no connection"),
+            }
+            .map(tcp_halves)
+        };
+        tokio::time::timeout(CONNECT_TIMEOUT, attempt)
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Gives the datastore its password, when one is configured.
+    async fn log_in<S>(&self, stream: &mut S) -> io::Result<()>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    {
+        let Some(password) = &self.setup.store_password else { return Ok(()) };
+        let mut request = Vec::new();
+        let user = self.setup.store_user.as_deref().map(str::as_bytes);
+        let words: Vec<&[u8]> = [Some(b"AUTH".as_slice()), user, Some(password.as_bytes())]
+            .into_iter()
+            .flatten()
+            .collect();
+        encode::command(&mut request, words);
+        stream.write_all(&request).await?;
+        let mut reply = Vec::new();
+        while !reply.ends_with(b"\r\n") {
+            if stream.read_buf(&mut reply).await? == 0 || reply.len() > 1024 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        if reply == b"+OK\r\n" {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&reply).trim().to_owned();
+        Err(io::Error::other(format!("the datastore refused the password: {text}")))
+    }
+
+    async fn run_upstream(
+        self: &Rc<Core>,
+        up: UpId,
+        target: Target,
+        mut read: ReadHalf,
+        write: WriteHalf,
+    ) -> Cause {
+        let io = Io { write, blocked: false, waker: None };
+        self.ios.borrow_mut().insert(Conn::Upstream(up), io);
+        let now = self.setup.clock.now();
+        self.dispatcher.borrow_mut().on_upstream_state(up, true, Cause::Closed, now);
+        self.after_input();
+        let mut rx = BytesMut::new();
+        poll_fn(|cx| self.poll_upstream(up, target, &mut read, &mut rx, cx)).await
+    }
+
+    fn poll_upstream(
+        self: &Rc<Core>,
+        up: UpId,
+        target: Target,
+        read: &mut ReadHalf,
+        rx: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<Cause> {
+        if self.poll_write(Conn::Upstream(up), cx).is_ready() {
+            return Poll::Ready(Cause::Closed);
+        }
+        loop {
+            match self.poll_replies(up, read, rx, cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(Ok(()))) => {
+                    self.note_heard(target);
+                    self.after_input();
+                }
+                Poll::Ready(Ok(Err(error))) => {
+                    tracing::warn!(?target, %error, "connection dropped");
+                    return Poll::Ready(Cause::BadReply);
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(Cause::Closed),
+            }
+        }
+    }
+
+    fn poll_replies(
+        &self,
+        up: UpId,
+        read: &mut ReadHalf,
+        rx: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Result<(), UpstreamError>>> {
+        let mut scratch = self.scratch.borrow_mut();
+        let own = !rx.is_empty();
+        let buf: &mut BytesMut = if own {
+            let need = self.dispatcher.borrow().reply_bytes_needed(up);
+            reserve(rx, need);
+            rx
+        } else {
+            scratch.reserve(READ_BYTES);
+            &mut scratch
+        };
+        match pin!(read.read_buf(buf)).poll(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+        }
+        let now = self.setup.clock.now();
+        let result = self.dispatcher.borrow_mut().on_upstream_bytes(up, buf, now);
+        if own {
+            if rx.is_empty() {
+                *rx = BytesMut::new();
+            }
+        } else if !scratch.is_empty() {
+            rx.extend_from_slice(&scratch);
+            scratch.clear();
+        }
+        Poll::Ready(Ok(result))
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    super::listener::set_options(&socket2::SockRef::from(&stream));
+    Ok(stream)
+}

@@ -1,0 +1,354 @@
+//! A worker: one thread, one single-threaded runtime, one dispatcher.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::{Bytes, BytesMut};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::LocalSet;
+
+use super::clock::Clock;
+pub use super::stream::Socket;
+use super::stream::WriteHalf;
+use crate::dispatch::failure::Cause;
+use crate::dispatch::view::View;
+use crate::dispatch::{ClientKind, Conn, Counters, Dispatcher, Embedded, Event, Target, UpId};
+use crate::ring::PeerId;
+
+/// Bytes one read takes at most while no request is unfinished.
+pub(super) const READ_BYTES: usize = 64 * 1024;
+
+/// The longest a worker sleeps while something is due.
+const TICK_MAX_MS: u64 = 250;
+
+/// Where the node's own datastore is.
+#[derive(Clone, Debug)]
+pub enum StoreAddress {
+    /// Host and port.
+    Tcp(String, u16),
+    /// Path of a Unix socket.
+    Unix(std::path::PathBuf),
+}
+
+/// What every worker of a node is given.
+#[derive(Clone)]
+pub struct Setup {
+    /// The snapshot in use; workers load it again on [`Worker::refresh`].
+    pub view: Arc<ArcSwap<View>>,
+    /// The embedded store, when there is no other.
+    pub embedded: Option<Arc<dyn Embedded>>,
+    /// The datastore, when there is no embedded one.
+    pub store: Option<StoreAddress>,
+    /// User of the datastore; the default one when absent.
+    pub store_user: Option<String>,
+    /// Password of the datastore.
+    pub store_password: Option<String>,
+    /// Longest pause between two attempts to reach the datastore.
+    pub store_retry_max: Duration,
+    /// The node's clock.
+    pub clock: Clock,
+    /// Where peers were last heard, for the failure detector.
+    pub heard: Arc<Heard>,
+    /// What workers tell the control plane.
+    pub notices: mpsc::UnboundedSender<Notice>,
+}
+
+/// What a worker tells the control plane.
+#[derive(Debug)]
+pub enum Notice {
+    /// A gossip or control frame.
+    Control {
+        /// DNODE type.
+        kind: u8,
+        /// Payload.
+        body: Bytes,
+    },
+    /// A peer is proven to be torc.
+    TorcPeer(PeerId),
+}
+
+/// When each peer was last heard, in milliseconds of the node's clock, by [`PeerId`].
+#[derive(Debug, Default)]
+pub struct Heard {
+    times: RefreshedTimes,
+}
+
+type RefreshedTimes = ArcSwap<Vec<AtomicU64>>;
+
+impl Heard {
+    /// Makes room for peers up to `id`.
+    pub fn reserve(&self, id: PeerId) {
+        let old = self.times.load();
+        if (id.0 as usize) < old.len() {
+            return;
+        }
+        let mut new: Vec<AtomicU64> =
+            old.iter().map(|t| AtomicU64::new(t.load(Ordering::Relaxed))).collect();
+        new.resize_with(id.0 as usize + 1, AtomicU64::default);
+        self.times.store(Arc::new(new));
+    }
+
+    /// Notes that `id` was heard at `ms`.
+    pub fn note(&self, id: PeerId, ms: u64) {
+        if let Some(time) = self.times.load().get(id.0 as usize) {
+            time.fetch_max(ms, Ordering::Relaxed);
+        }
+    }
+
+    /// When `id` was last heard; 0 for never.
+    pub fn last(&self, id: PeerId) -> u64 {
+        self.times.load().get(id.0 as usize).map_or(0, |t| t.load(Ordering::Relaxed))
+    }
+}
+
+enum Command {
+    Accept(Socket, ClientKind),
+    Refresh,
+    Counters(oneshot::Sender<Counters>),
+    Drain(oneshot::Sender<()>),
+    Stop,
+}
+
+/// A running worker.
+pub struct Worker {
+    commands: mpsc::UnboundedSender<Command>,
+    connections: Arc<AtomicUsize>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Worker {
+    /// Starts worker number `number`.
+    pub fn spawn(number: usize, setup: Setup) -> std::io::Result<Worker> {
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread =
+            std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+                let local = LocalSet::new();
+                local.block_on(&runtime, run(number, setup, inbox, counted));
+            })?;
+        Ok(Worker { commands, connections, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Connections it serves.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Gives it a connection.
+    pub fn accept(&self, socket: Socket, kind: ClientKind) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let _ = self.commands.send(Command::Accept(socket, kind));
+    }
+
+    /// Makes it load the snapshot again.
+    pub fn refresh(&self) {
+        let _ = self.commands.send(Command::Refresh);
+    }
+
+    /// Its figures.
+    pub async fn counters(&self) -> Option<Counters> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Counters(reply)).ok()?;
+        answer.await.ok()
+    }
+
+    /// Lets it finish what is in flight; returns when nothing is.
+    pub async fn drain(&self) {
+        let (reply, answer) = oneshot::channel();
+        if self.commands.send(Command::Drain(reply)).is_ok() {
+            let _ = answer.await;
+        }
+    }
+
+    /// Ends it: its connections close.
+    pub fn stop(&self) {
+        let _ = self.commands.send(Command::Stop);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A connection as the flush task sees it.
+pub(super) struct Io {
+    pub(super) write: WriteHalf,
+    /// The socket took no more bytes; the connection's own task waits until it does.
+    pub(super) blocked: bool,
+    /// Wakes the connection's own task.
+    pub(super) waker: Option<Waker>,
+}
+
+/// What all tasks of a worker share. Single-threaded, so cells suffice.
+pub(super) struct Core {
+    pub(super) dispatcher: RefCell<Dispatcher>,
+    pub(super) ios: RefCell<HashMap<Conn, Io, fnv::FnvBuildHasher>>,
+    pub(super) scratch: RefCell<BytesMut>,
+    pub(super) dirty: Notify,
+    pub(super) due: Notify,
+    pub(super) timer_idle: Cell<bool>,
+    pub(super) connections: Arc<AtomicUsize>,
+    pub(super) setup: Setup,
+    upstreams: RefCell<HashMap<UpId, tokio::task::AbortHandle>>,
+}
+
+async fn run(
+    number: usize,
+    setup: Setup,
+    mut inbox: mpsc::UnboundedReceiver<Command>,
+    connections: Arc<AtomicUsize>,
+) {
+    let dispatcher = Dispatcher::new(number as u64, setup.view.load_full(), setup.embedded.clone());
+    let core = Rc::new(Core {
+        dispatcher: RefCell::new(dispatcher),
+        ios: RefCell::default(),
+        scratch: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
+        dirty: Notify::new(),
+        due: Notify::new(),
+        timer_idle: Cell::new(false),
+        connections,
+        setup,
+        upstreams: RefCell::default(),
+    });
+    tokio::task::spawn_local(Rc::clone(&core).flush_when_dirty());
+    tokio::task::spawn_local(Rc::clone(&core).tick());
+    core.after_input();
+    while let Some(command) = inbox.recv().await {
+        match command {
+            Command::Accept(socket, kind) => core.accept(socket, kind),
+            Command::Refresh => {
+                let view = core.setup.view.load_full();
+                core.dispatcher.borrow_mut().set_view(view);
+                core.after_input();
+            }
+            Command::Counters(reply) => {
+                let dispatcher = core.dispatcher.borrow();
+                let mut counters = dispatcher.counters().clone();
+                counters.in_flight = dispatcher.in_flight() as u64;
+                let _ = reply.send(counters);
+            }
+            Command::Stop => return,
+            Command::Drain(reply) => {
+                tokio::task::spawn_local(Rc::clone(&core).drained(reply));
+            }
+        }
+    }
+}
+
+impl Core {
+    /// What every entry into the dispatcher is followed by: events are carried out, and the
+    /// flush and timer tasks are woken when they have work.
+    pub(super) fn after_input(self: &Rc<Core>) {
+        loop {
+            let event = self.dispatcher.borrow_mut().poll_event();
+            match event {
+                Some(event) => self.carry_out(event),
+                None => break,
+            }
+        }
+        let mut dispatcher = self.dispatcher.borrow_mut();
+        if dispatcher.has_dirty() {
+            self.dirty.notify_one();
+        }
+        while let Some(client) = dispatcher.next_resumable() {
+            self.wake(Conn::Client(client));
+        }
+        if self.timer_idle.get() && dispatcher.in_flight() > 0 {
+            self.due.notify_one();
+        }
+    }
+
+    /// Wakes a connection's own task.
+    pub(super) fn wake(&self, conn: Conn) {
+        if let Some(waker) = self.ios.borrow().get(&conn).and_then(|io| io.waker.as_ref()) {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn carry_out(self: &Rc<Core>, event: Event) {
+        match event {
+            Event::Connect { up, target, address } => {
+                let task = Rc::clone(self).keep_connected(up, target, address);
+                let handle = tokio::task::spawn_local(task).abort_handle();
+                self.upstreams.borrow_mut().insert(up, handle);
+            }
+            Event::Disconnect { up } => {
+                if let Some(handle) = self.upstreams.borrow_mut().remove(&up) {
+                    handle.abort();
+                }
+                self.ios.borrow_mut().remove(&Conn::Upstream(up));
+            }
+            Event::Control { kind, body, .. } => {
+                let _ = self.setup.notices.send(Notice::Control { kind, body });
+            }
+            Event::TorcPeer { peer } => {
+                let _ = self.setup.notices.send(Notice::TorcPeer(peer));
+            }
+        }
+    }
+
+    /// Fails what is overdue, asks silent peers whether they live, and reopens connections that
+    /// were silent for too long.
+    async fn tick(self: Rc<Core>) {
+        loop {
+            let now = self.setup.clock.now();
+            let due = self.dispatcher.borrow().poll_timeout(now);
+            match due {
+                None => {
+                    self.timer_idle.set(true);
+                    self.due.notified().await;
+                    self.timer_idle.set(false);
+                }
+                Some(at) => {
+                    let wait = at.saturating_sub(now.mono_ms()).clamp(1, TICK_MAX_MS);
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
+                }
+            }
+            let now = self.setup.clock.now();
+            let stalled = self.dispatcher.borrow_mut().on_deadline(now);
+            for up in stalled {
+                self.lose_upstream(up, Cause::TimedOut);
+            }
+            self.after_input();
+        }
+    }
+
+    /// Ends a connection from this side; its task opens it again.
+    pub(super) fn lose_upstream(self: &Rc<Core>, up: UpId, cause: Cause) {
+        let waker = self.ios.borrow_mut().remove(&Conn::Upstream(up)).and_then(|io| io.waker);
+        let now = self.setup.clock.now();
+        self.dispatcher.borrow_mut().on_upstream_state(up, false, cause, now);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        self.after_input();
+    }
+
+    pub(super) fn note_heard(&self, target: Target) {
+        if let Target::Peer(peer) = target {
+            self.setup.heard.note(peer, self.setup.clock.now().mono_ms());
+        }
+    }
+
+    async fn drained(self: Rc<Core>, reply: oneshot::Sender<()>) {
+        loop {
+            let dispatcher = self.dispatcher.borrow();
+            let idle = dispatcher.in_flight() == 0 && !dispatcher.has_dirty();
+            drop(dispatcher);
+            if idle && self.ios.borrow().values().all(|io| !io.blocked) {
+                let _ = reply.send(());
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
