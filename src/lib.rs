@@ -9,6 +9,7 @@ pub mod dispatch;
 pub mod document;
 pub mod hash;
 pub mod net;
+pub mod node;
 pub mod proto;
 pub mod ring;
 pub mod store;

@@ -28,5 +28,18 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     if args.test_conf {
         return check::check_file(config, args.overlay.as_deref());
     }
-    Err(Failure::Usage("only -t is offered yet".into()))
+    let loaded = crate::config::Config::load(config, args.overlay.as_deref())?;
+    start_logging();
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    crate::node::serve::run(loaded.config, std::future::pending())
+        .map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// Log lines go to standard error; `RUST_LOG` chooses more or fewer.
+fn start_logging() {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

@@ -1,0 +1,130 @@
+//! From the configuration to the values the workers and the control plane run on.
+
+use crate::config::{self, Config, HostPort, KeyspaceScope};
+use crate::dispatch::view::{BucketType, BucketTypes, NodeState, Protocol, Settings, View};
+use crate::proto::resp::decode::RequestLimits;
+use crate::ring::{Consistency, Peer, PeerId, PeerState, Topology, TopologyError};
+
+/// What an operator can change while the node runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knobs {
+    /// Level of reads for new requests.
+    pub read: Consistency,
+    /// Level of writes for new requests.
+    pub write: Consistency,
+    /// Factor of all deadlines, 1 to 10.
+    pub timeout_factor: u64,
+    /// The node's own state.
+    pub state: NodeState,
+}
+
+impl Knobs {
+    /// As the configuration says.
+    pub fn new(config: &Config) -> Knobs {
+        Knobs {
+            read: config.read_consistency,
+            write: config.write_consistency,
+            timeout_factor: 1,
+            state: NodeState::Normal,
+        }
+    }
+}
+
+/// The snapshot for `peers`.
+pub fn view(config: &Config, knobs: &Knobs, peers: Vec<Peer>) -> Result<View, TopologyError> {
+    let mut settings = settings(config);
+    settings.timeout_factor = knobs.timeout_factor;
+    Ok(View {
+        topology: Topology::build(peers)?,
+        hasher: config.hasher,
+        read: knobs.read,
+        write: knobs.write,
+        buckets: buckets(config),
+        state: knobs.state,
+        settings,
+    })
+}
+
+/// The peer table before anybody was heard of: this node and its seeds. Seeds are planned from
+/// the start and count as errors until they are connected (decision E9).
+pub fn seed_peers(config: &Config, own: &HostPort) -> Vec<Peer> {
+    let mut peers = vec![Peer {
+        id: PeerId(0),
+        name: own.to_string(),
+        host: own.host.clone(),
+        port: own.port,
+        dc: config.datacenter.clone(),
+        rack: config.rack.clone(),
+        tokens: config.tokens.clone(),
+        state: PeerState::Normal,
+        reachable: true,
+        is_local: true,
+        is_torc: true,
+    }];
+    for seed in &config.seeds {
+        let is_self = seed.datacenter == config.datacenter
+            && seed.rack == config.rack
+            && seed.tokens.first() == config.tokens.first();
+        if is_self {
+            continue;
+        }
+        peers.push(Peer {
+            id: PeerId(peers.len() as u32),
+            name: seed.name.clone().unwrap_or_else(|| seed.address.to_string()),
+            host: seed.address.host.clone(),
+            port: seed.address.port,
+            dc: seed.datacenter.clone(),
+            rack: seed.rack.clone(),
+            tokens: seed.tokens.clone(),
+            state: PeerState::Normal,
+            reachable: true,
+            is_local: false,
+            is_torc: false,
+        });
+    }
+    peers
+}
+
+fn settings(config: &Config) -> Settings {
+    let limits = &config.limits;
+    Settings {
+        protocol: match config.data_store {
+            config::Protocol::Redis => Protocol::Redis,
+            config::Protocol::Memcache => Protocol::Memcache,
+        },
+        request: RequestLimits {
+            bulk_bytes_max: limits.request_bulk_bytes_max.as_usize(),
+            elements_max: limits.request_elements_max,
+            inline_bytes_max: limits.inline_bytes_max.as_usize(),
+            ..RequestLimits::default()
+        },
+        client_connections_max: limits.client_connections,
+        client_in_flight_max: limits.client_in_flight,
+        client_output_max: limits.client_output_bytes_max.as_usize(),
+        upstream_output_max: limits.upstream_output_bytes_max.as_usize(),
+        upstream_in_flight_max: limits.upstream_in_flight,
+        timeout_ms: config.timeout_ms,
+        timeout_factor: 1,
+        datastore_connections: config.store_link.connections,
+        local_peer_connections: config.peers.local_connections,
+        remote_peer_connections: config.peers.remote_connections,
+        read_fallback: config.read_fallback,
+        allow_flush: config.allow_flush,
+        keyspace_node_only: config.keyspace_scope == KeyspaceScope::Node,
+        client_password: config.auth.requirepass.as_ref().map(|p| p.expose().to_owned()),
+        reference_classes: config.reference_classes,
+        modules: Default::default(),
+    }
+}
+
+fn buckets(config: &Config) -> BucketTypes {
+    let types = config.bucket_types.iter().map(|bucket| BucketType {
+        name: bucket.name.clone(),
+        prefix: bucket.prefix.clone().into_bytes(),
+        read: Some(bucket.read_consistency),
+        write: Some(bucket.write_consistency),
+        n_val: bucket.n_val,
+    });
+    let default = config.default_bucket_type.map(|i| config.bucket_types[i].name.clone());
+    BucketTypes::new(types.collect(), default.as_deref())
+}

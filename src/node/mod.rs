@@ -1,0 +1,226 @@
+//! A running node: the planes wired together.
+//!
+//! Start: bind every listener, build the first snapshot, start the workers, then the control
+//! plane. Stop: accept nobody new, let what is in flight finish, end the workers.
+
+pub mod build;
+
+mod control;
+mod report;
+pub mod serve;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+
+use crate::config::{Config, Endpoint, NoOwnAddress, Store};
+use crate::dispatch::view::View;
+use crate::dispatch::{ClientKind, Counters, Embedded};
+use crate::net::clock::Clock;
+use crate::net::listener::{Accepted, Listener, accept};
+use crate::net::worker::{Heard, Notice, Setup, StoreAddress, Worker};
+use crate::ring::{PeerId, TopologyError};
+use crate::store::{MemoryStore, StoreSettings};
+use build::Knobs;
+
+/// How long a stopping node waits for what is in flight.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// Why a node could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener could not be bound.
+    #[error("cannot listen on {what} {address}: {error}")]
+    Listen {
+        /// Which setting.
+        what: &'static str,
+        /// Its value.
+        address: String,
+        /// The reason.
+        error: io::Error,
+    },
+    /// Nobody could connect to this node.
+    #[error("{0}")]
+    NoOwnAddress(#[from] NoOwnAddress),
+    /// The ring makes no sense.
+    #[error("the ring cannot be built: {0}")]
+    Ring(#[from] TopologyError),
+    /// A thread could not be started.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// What the planes of a node share.
+pub struct Shared {
+    /// The configuration it was started with.
+    pub config: Config,
+    /// Its clock.
+    pub clock: Clock,
+    /// The snapshot in use.
+    pub view: Arc<ArcSwap<View>>,
+    /// Its workers.
+    pub workers: Arc<[Worker]>,
+    /// Connections of clients taken in and turned away.
+    pub accepted: Arc<Accepted>,
+    /// When peers were last heard.
+    pub heard: Arc<Heard>,
+    /// The embedded store, when it has one.
+    pub embedded: Option<Arc<MemoryStore>>,
+}
+
+impl Shared {
+    /// The sum of all workers' figures.
+    pub async fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        for worker in self.workers.iter() {
+            if let Some(counters) = worker.counters().await {
+                sum.add(&counters);
+            }
+        }
+        sum
+    }
+
+    /// Publishes a new snapshot.
+    pub fn publish(&self, view: View) {
+        self.view.store(Arc::new(view));
+        for worker in self.workers.iter() {
+            worker.refresh();
+        }
+    }
+}
+
+/// A node that serves.
+pub struct Node {
+    shared: Arc<Shared>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Node {
+    /// Starts a node in the current runtime, which becomes its control runtime.
+    pub fn start(config: Config) -> Result<Node, StartError> {
+        let clients = listen("listen", &config.listen, config.backlog)?;
+        let peers = listen("dyn_listen", &config.dyn_listen, config.backlog)?;
+        let own = config.own_address(peers.port().unwrap_or(0), |name| std::env::var(name).ok())?;
+        if let Some(warning) = &own.warning {
+            tracing::warn!("{warning}");
+        }
+        let table = build::seed_peers(&config, &own.address);
+        let heard = Arc::new(Heard::default());
+        heard.reserve(PeerId(table.len() as u32));
+        let knobs = Knobs::new(&config);
+        let view = Arc::new(ArcSwap::from_pointee(build::view(&config, &knobs, table.clone())?));
+        let (notices, inbox) = mpsc::unbounded_channel();
+        let embedded = matches!(config.store, Store::Embedded).then(|| {
+            Arc::new(MemoryStore::new(StoreSettings {
+                memory_bytes_max: config.embedded.memory_bytes_max.as_usize() as u64,
+                keys_max: config.embedded.keys_max,
+                ..StoreSettings::default()
+            }))
+        });
+        let clock = Clock::start();
+        let setup = setup(&config, &view, &embedded, clock, &heard, notices);
+        let workers: Arc<[Worker]> = (0..config.worker_count())
+            .map(|number| Worker::spawn(number, setup.clone()))
+            .collect::<io::Result<_>>()?;
+        let shared = Arc::new(Shared {
+            config,
+            clock,
+            view,
+            workers,
+            accepted: Arc::default(),
+            heard,
+            embedded,
+        });
+        report::print(&shared, &clients, &peers, &own);
+        let tasks = vec![
+            tokio::spawn(serve(Arc::clone(&shared), clients, ClientKind::Client)),
+            tokio::spawn(serve(Arc::clone(&shared), peers, ClientKind::Peer)),
+            tokio::spawn(control::run(Arc::clone(&shared), table, knobs, inbox)),
+        ];
+        Ok(Node { shared, tasks })
+    }
+
+    /// What its planes share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Stops: nobody new is accepted, what is in flight is finished within a bound.
+    pub async fn stop(self) {
+        self.shared.accepted.closed.store(true, Ordering::Relaxed);
+        for task in &self.tasks {
+            task.abort();
+        }
+        let drained = async {
+            for worker in self.shared.workers.iter() {
+                worker.drain().await;
+            }
+        };
+        if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
+            tracing::warn!("stopped with requests in flight");
+        }
+        for worker in self.shared.workers.iter() {
+            worker.stop();
+        }
+    }
+}
+
+fn setup(
+    config: &Config,
+    view: &Arc<ArcSwap<View>>,
+    embedded: &Option<Arc<MemoryStore>>,
+    clock: Clock,
+    heard: &Arc<Heard>,
+    notices: mpsc::UnboundedSender<Notice>,
+) -> Setup {
+    let store = match &config.store {
+        Store::Embedded => None,
+        Store::Server(server) => Some(match &server.endpoint {
+            Endpoint::Tcp(address) => StoreAddress::Tcp(address.host.clone(), address.port),
+            Endpoint::Unix(path) => StoreAddress::Unix(path.clone()),
+        }),
+    };
+    Setup {
+        view: Arc::clone(view),
+        embedded: embedded.clone().map(|store| store as Arc<dyn Embedded>),
+        store,
+        store_user: config.auth.store_user.clone(),
+        store_password: config.auth.store_password.as_ref().map(|p| p.expose().to_owned()),
+        store_retry_max: Duration::from_millis(config.store_link.retry_max_ms),
+        clock,
+        heard: Arc::clone(heard),
+        notices,
+    }
+}
+
+fn listen(what: &'static str, endpoint: &Endpoint, backlog: u32) -> Result<Listener, StartError> {
+    let bound = match endpoint {
+        Endpoint::Tcp(address) => Listener::tcp(&address.host, address.port, backlog as i32),
+        Endpoint::Unix(path) => Listener::unix(path),
+    };
+    bound.map_err(|error| StartError::Listen { what, address: endpoint.to_string(), error })
+}
+
+async fn serve(shared: Arc<Shared>, listener: Listener, kind: ClientKind) {
+    let workers = Arc::clone(&shared.workers);
+    let most = shared.config.limits.client_connections;
+    let accepted = Arc::clone(&shared.accepted);
+    if let Err(error) = accept(listener, kind, workers, most, accepted).await {
+        tracing::error!(%error, "a listener failed");
+    }
+}
+
+impl Embedded for MemoryStore {
+    fn execute(
+        &self,
+        args: &crate::proto::args::Args<'_>,
+        wall_ms: u64,
+        out: &mut crate::proto::outbuf::OutBuf,
+    ) {
+        MemoryStore::execute(self, args, wall_ms, out);
+    }
+}
