@@ -13,4 +13,5 @@ pub mod node;
 pub mod proto;
 pub mod ring;
 pub mod store;
+pub mod telemetry;
 pub mod token;

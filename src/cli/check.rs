@@ -1,36 +1,28 @@
 //! `torc check`: is this configuration right, and what does it mean?
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::Failure;
-use crate::config::{Config, Loaded, Protocol, Store};
+use super::{ConfigArgs, Failure};
+use crate::config::{Config, Protocol, Store};
 
 /// Arguments of `torc check`.
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
-    /// The configuration file
-    #[arg(short, long = "conf-file", alias = "config", value_name = "FILE")]
-    config: PathBuf,
-    /// A file whose settings are laid over it
-    #[arg(long, value_name = "FILE")]
-    overlay: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
 }
 
 /// Checks the file and prints a summary.
 pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
-    check_file(&args.config, args.overlay.as_deref())
+    check_config(&args.config, None)
 }
 
 /// The same for `torc -t -c FILE`.
-pub(super) fn check_file(path: &Path, overlay: Option<&Path>) -> Result<(), Failure> {
-    let Loaded { config, warnings } = Config::load(path, overlay)?;
-    for warning in warnings {
-        eprintln!("torc: warning: {warning}");
-    }
-    println!("{}: configuration is valid", path.display());
+pub(super) fn check_config(args: &ConfigArgs, fallback: Option<String>) -> Result<(), Failure> {
+    let config = args.load_with(fallback)?;
+    println!("the configuration is valid");
     print!("{}", summary(&config));
     Ok(())
 }
@@ -38,32 +30,39 @@ pub(super) fn check_file(path: &Path, overlay: Option<&Path>) -> Result<(), Fail
 /// What the configuration means, a few lines of text.
 fn summary(config: &Config) -> String {
     let tokens: Vec<String> = config.tokens.iter().map(ToString::to_string).collect();
-    let mut datacenters = BTreeSet::from([config.datacenter.as_str()]);
-    datacenters.extend(config.seeds.iter().map(|s| s.datacenter.as_str()));
-    let store = match &config.store {
-        Store::Embedded => "embedded".to_owned(),
-        Store::Server(server) => server.endpoint.to_string(),
+    let tokens = tokens.join(",");
+    let (protocol, store) = match (config.data_store, &config.store) {
+        (Protocol::Redis, Store::Embedded) => ("Redis", "embedded".to_owned()),
+        (Protocol::Memcache, Store::Embedded) => ("memcache", "embedded".to_owned()),
+        (Protocol::Redis, Store::Server(s)) => ("Redis", s.endpoint.to_string()),
+        (Protocol::Memcache, Store::Server(s)) => ("memcache", s.endpoint.to_string()),
     };
-    let protocol = match config.data_store {
-        Protocol::Redis => "Redis",
-        Protocol::Memcache => "memcache",
-    };
-    format!(
-        "  node     {}/{}, tokens {} ({})\n  \
-           clients  {} ({protocol}), read {}, write {}\n  \
-           peers    {}, {} listed, {} datacenter(s)\n  \
-           store    {store}\n  \
-           admin    {}\n",
-        config.datacenter,
-        config.rack,
-        tokens.join(","),
-        config.hasher.hash,
-        config.listen,
-        config.read_consistency,
-        config.write_consistency,
-        config.dyn_listen,
-        config.seeds.len(),
-        datacenters.len(),
-        config.stats_listen,
-    )
+    let racks: BTreeSet<(&str, &str)> = config
+        .seeds
+        .iter()
+        .map(|s| (s.datacenter.as_str(), s.rack.as_str()))
+        .chain([(config.datacenter.as_str(), config.rack.as_str())])
+        .collect();
+    let datacenters: BTreeSet<&str> = racks.iter().map(|(dc, _)| *dc).collect();
+    let ring = format!(
+        "{} node(s) listed, {} rack(s), {} datacenter(s)",
+        config.seeds.len() + 1,
+        racks.len(),
+        datacenters.len()
+    );
+    let lines = [
+        ("node", format!("{}/{}", config.datacenter, config.rack)),
+        ("tokens", format!("{tokens} ({})", config.hasher.hash)),
+        ("ring", ring),
+        ("clients", format!("{} ({protocol})", config.listen)),
+        ("reads", config.read_consistency.to_string()),
+        ("writes", config.write_consistency.to_string()),
+        ("peers", config.dyn_listen.to_string()),
+        ("store", store),
+        ("admin", config.stats_listen.to_string()),
+    ];
+    lines
+        .iter()
+        .map(|(name, value)| format!("  {name:<8} {value}\n"))
+        .collect()
 }

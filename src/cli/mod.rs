@@ -2,18 +2,23 @@
 //!
 //! One file per subcommand; each has an `Args` struct for clap and a function that returns
 //! `Result<(), Failure>`. A new one is a file, a variant of [`Command`] and an arm in
-//! [`dispatch`]. Without a subcommand the flags are Dynomite's own (see [`run::RunArgs`]).
+//! [`dispatch`]. Without a subcommand the arguments are those of `torc run`, so that start
+//! scripts written for Dynomite keep working.
 
 mod check;
+mod pid_file;
 mod run;
 mod schema;
+mod token;
+mod tokens;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
-use crate::config::ConfigErrors;
+use crate::config::{Config, ConfigErrors, Loaded};
 
 /// Bad usage or configuration (`EX_USAGE`).
 const EXIT_USAGE: u8 = 64;
@@ -56,10 +61,53 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check a configuration file and show what it means
+    /// Run a node (the same as no subcommand)
+    Run(run::RunArgs),
+    /// Check a configuration and show what it means
     Check(check::CheckArgs),
-    /// Print the JSON schema of a configuration file
+    /// Show the token of keys, and who owns them
+    Token(token::TokenArgs),
+    /// Work with ring tokens
+    #[command(subcommand)]
+    Tokens(tokens::TokensCommand),
+    /// Print the JSON schema of configuration files
     Schema,
+}
+
+/// The files a configuration is read from.
+#[derive(Debug, Args)]
+struct ConfigArgs {
+    /// The configuration file
+    #[arg(short = 'c', long = "conf-file", alias = "config", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A file whose settings are laid over it
+    #[arg(long, value_name = "FILE", requires = "config")]
+    overlay: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    /// Loads the configuration and prints its warnings.
+    fn load(&self) -> Result<Config, Failure> {
+        self.load_with(None)
+    }
+
+    /// The same with settings used where the files have none.
+    fn load_with(&self, fallback: Option<String>) -> Result<Config, Failure> {
+        let Loaded { config, warnings } = self.read(fallback)?;
+        for warning in warnings {
+            eprintln!("torc: warning: {warning}");
+        }
+        Ok(config)
+    }
+
+    /// Loads the configuration; its warnings are the caller's to tell.
+    fn read(&self, fallback: Option<String>) -> Result<Loaded, Failure> {
+        let Some(path) = &self.config else {
+            let how = "a configuration is needed: -c FILE (see torc --help)";
+            return Err(Failure::Usage(how.into()));
+        };
+        Ok(Config::load_with(path, self.overlay.as_deref(), fallback)?)
+    }
 }
 
 /// Runs the command line and returns the exit code: 0 when done, 64 for bad usage or
@@ -68,9 +116,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version come this way too; printing can only fail when nobody listens.
+            // Help and version come this way too; printing fails only when nobody listens.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS };
+            let code = if error.use_stderr() { EXIT_USAGE } else { 0 };
+            return ExitCode::from(code);
         }
     };
     match dispatch(cli) {
@@ -83,9 +132,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<(), Failure> {
-    match cli.command {
-        Some(Command::Check(args)) => check::check(&args),
-        Some(Command::Schema) => schema::schema(),
-        None => run::run(&cli.run),
+    match cli.command.unwrap_or(Command::Run(cli.run)) {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Token(args) => token::token(&args),
+        Command::Tokens(command) => tokens::tokens(&command),
+        Command::Schema => schema::schema(),
     }
 }

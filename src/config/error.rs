@@ -47,7 +47,11 @@ impl fmt::Display for ConfigError {
             gutter = p.line.to_string().len() + 1;
             write!(f, ":{}:{}: {}", p.line, p.column, self.what)?;
             let caret = " ".repeat(p.column - 1) + &"^".repeat(p.width);
-            write!(f, "\n{:>gutter$} | {}\n{:gutter$} | {caret}", p.line, p.text, "")?;
+            write!(
+                f,
+                "\n{:>gutter$} | {}\n{:gutter$} | {caret}",
+                p.line, p.text, ""
+            )?;
         } else {
             write!(f, ": {}", self.what)?;
         }
@@ -97,7 +101,10 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(super) fn new(what: impl Into<String>) -> Fault {
-        Fault { what: what.into(), ..Fault::default() }
+        Fault {
+            what: what.into(),
+            ..Fault::default()
+        }
     }
 
     pub(super) fn at(mut self, mark: Option<Mark>) -> Fault {
@@ -148,7 +155,9 @@ impl Faults {
         }
         let mut faults = self.0;
         faults.sort_by_key(|f| f.mark.map(|m| (m.source, m.step)));
-        Err(ConfigErrors { errors: faults.into_iter().map(|f| sources.explain(f)).collect() })
+        Err(ConfigErrors {
+            errors: faults.into_iter().map(|f| sources.explain(f)).collect(),
+        })
     }
 }
 
@@ -170,7 +179,9 @@ impl Sources {
     /// The error for a text that is no YAML.
     pub(super) fn broken(&self, source: usize, broken: parse::Broken) -> ConfigErrors {
         let (file, text) = &self.0[source];
-        let place = broken.place.map(|(line, column)| place(text, line, column, 1));
+        let place = broken
+            .place
+            .map(|(line, column)| place(text, line, column, 1));
         ConfigErrors {
             errors: vec![ConfigError {
                 file: file.clone(),
@@ -213,13 +224,22 @@ impl Sources {
             (Some(earlier), Some(hint)) => Some(format!("{earlier}; {hint}")),
             (earlier, hint) => earlier.or(hint),
         };
-        ConfigError { file: file.clone(), place, what: fault.what, accepted: fault.accepted, hint }
+        ConfigError {
+            file: file.clone(),
+            place,
+            what: fault.what,
+            accepted: fault.accepted,
+            hint,
+        }
     }
 }
 
 /// 1 when a quote stands at that place, as the value's text begins after it.
 fn quote(text: &str, line: usize, column: usize) -> usize {
-    let c = text.lines().nth(line - 1).and_then(|l| l.chars().nth(column - 1));
+    let c = text
+        .lines()
+        .nth(line - 1)
+        .and_then(|l| l.chars().nth(column - 1));
     usize::from(matches!(c, Some('"' | '\'')))
 }
 
@@ -227,5 +247,10 @@ fn place(text: &str, line: usize, column: usize, width: usize) -> Place {
     let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let rest = (shown.chars().count() + 1).saturating_sub(column);
     // The caret must keep its column under a tab.
-    Place { line, column, text: shown.replace('\t', " "), width: width.clamp(1, rest.max(1)) }
+    Place {
+        line,
+        column,
+        text: shown.replace('\t', " "),
+        width: width.clamp(1, rest.max(1)),
+    }
 }

@@ -91,6 +91,17 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
+/// The texts a configuration is read from. Paths are for messages.
+#[derive(Debug, Clone)]
+pub struct Texts<'a> {
+    /// The file.
+    pub file: (&'a Path, String),
+    /// Settings laid over it.
+    pub overlay: Option<(&'a Path, String)>,
+    /// Settings of the command line, used where the others have none.
+    pub fallback: Option<String>,
+}
+
 impl Config {
     /// Reads and checks a configuration file, and an overlay whose keys win.
     ///
@@ -98,29 +109,47 @@ impl Config {
     ///
     /// All mistakes of the first stage that has any.
     pub fn load(path: &Path, overlay: Option<&Path>) -> Result<Loaded, ConfigErrors> {
-        let text = read_file(path)?;
+        Config::load_with(path, overlay, None)
+    }
+
+    /// The same with settings (YAML without the pool's name) used where the files have none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::load`].
+    pub fn load_with(
+        path: &Path,
+        overlay: Option<&Path>,
+        fallback: Option<String>,
+    ) -> Result<Loaded, ConfigErrors> {
+        let file = (path, read_file(path)?);
         let overlay = match overlay {
-            Some(file) => Some((file, read_file(file)?)),
+            Some(path) => Some((path, read_file(path)?)),
             None => None,
         };
-        let loaded = Config::from_texts((path, text), overlay)?;
+        let loaded = Config::from_texts(Texts {
+            file,
+            overlay,
+            fallback,
+        })?;
         validate::files(&loaded.config, path)?;
         Ok(loaded)
     }
 
-    /// The same from texts; the paths are for messages only.
+    /// The same from texts.
     ///
     /// # Errors
     ///
     /// As [`Config::load`], but for files the configuration names.
-    pub fn from_texts(
-        main: (&Path, String),
-        overlay: Option<(&Path, String)>,
-    ) -> Result<Loaded, ConfigErrors> {
+    pub fn from_texts(texts: Texts<'_>) -> Result<Loaded, ConfigErrors> {
         let mut sources = Sources::default();
-        let (name, mut root) = overlay::read_main(&mut sources, main.0, main.1)?;
-        if let Some((path, text)) = overlay {
+        let (path, text) = texts.file;
+        let (name, mut root) = overlay::read_main(&mut sources, path, text)?;
+        if let Some((path, text)) = texts.overlay {
             overlay::apply(&mut sources, path, text, &name, &mut root)?;
+        }
+        if let Some(text) = texts.fallback {
+            overlay::add_absent(&mut sources, text, &mut root)?;
         }
         let mut faults = Faults::default();
         let pool = read_section::<Pool>(&root, &mut faults);
@@ -130,8 +159,10 @@ impl Config {
         let mut faults = Faults::default();
         let dropped = validate::drop_own_seed(&mut pool);
         validate::pool(&pool, &root, &mut faults);
-        let levels =
-            (pool.read_consistency.unwrap_or_default(), pool.write_consistency.unwrap_or_default());
+        let levels = (
+            pool.read_consistency.unwrap_or_default(),
+            pool.write_consistency.unwrap_or_default(),
+        );
         let entries = pool.bucket_types.as_deref().unwrap_or_default();
         let bucket_types = bucket::complete(entries, root.get("bucket_types"), levels, &mut faults);
         validate::default_bucket_type(&pool, &bucket_types, &root, &mut faults);

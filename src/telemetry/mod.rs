@@ -1,0 +1,3 @@
+//! What a node tells its operators: the log.
+
+pub mod log;
