@@ -3,5 +3,6 @@
 pub mod args;
 pub mod command;
 pub mod dnode;
+pub mod glob;
 pub mod outbuf;
 pub mod resp;

@@ -8,7 +8,8 @@ use super::db::{Db, KeyEntry};
 use super::error::{CommandError, CommandResult};
 use super::scan::{self, ScanOptions};
 use super::usage::SHARDS;
-use super::{arg, glob, reply};
+use super::{arg, reply};
+use crate::proto::glob;
 
 pub(super) const COMMANDS: &[Command] = &[
     row("keys", 2, Whole, Read, keys),

@@ -21,7 +21,6 @@ mod error;
 mod events;
 mod extended;
 mod format;
-mod glob;
 mod hash_value;
 mod hashes;
 mod keys;

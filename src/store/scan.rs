@@ -5,7 +5,8 @@ use crate::proto::outbuf::OutBuf;
 
 use super::error::CommandError;
 use super::format::parse_i64;
-use super::{arg, glob, reply};
+use super::{arg, reply};
+use crate::proto::glob;
 
 /// Elements looked at per step when the client does not say.
 const COUNT_DEFAULT: usize = 10;

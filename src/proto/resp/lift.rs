@@ -57,6 +57,8 @@ enum Form {
     Each(&'static Form),
     /// The last element of an array.
     Last(&'static Form),
+    /// The elements of an array one by one; those behind the listed ones keep theirs.
+    Tuple(&'static [Form]),
     /// A flat array becomes an array of pairs; the second of each has the form.
     Pairs(&'static Form),
     /// A bulk string becomes a double, a flat array a map.
@@ -91,6 +93,36 @@ static MAP_OF_MAPS: Form = Form::Map(
     &[("running_script", Form::Map(&[], &SAME)), ("engines", Form::Map(&[], &MAP))],
     &SAME,
 );
+static COMMANDS: Form = Form::Each(&COMMAND);
+static COMMAND: Form = Form::Tuple(&[
+    Form::Same,
+    Form::Same,
+    Form::Set,
+    Form::Same,
+    Form::Same,
+    Form::Same,
+    Form::Set,
+    Form::Set,
+    Form::Set,
+    // Subcommands have none of their own.
+    Form::Each(&SUBCOMMAND),
+]);
+static SUBCOMMAND: Form = Form::Tuple(&[
+    Form::Same,
+    Form::Same,
+    Form::Set,
+    Form::Same,
+    Form::Same,
+    Form::Same,
+    Form::Set,
+    Form::Set,
+    Form::Set,
+    Form::Set,
+]);
+static COMMAND_DOCS: Form = Form::Map(&[], &COMMAND_DOC);
+static COMMAND_DOC: Form = Form::Map(&[("subcommands", Form::Map(&[], &MAP))], &SAME);
+static KEYS_AND_FLAGS: Form = Form::Each(&KEY_AND_FLAGS);
+static KEY_AND_FLAGS: Form = Form::Last(&SET);
 static HISTOGRAMS: Form = Form::Map(&[], &HISTOGRAM);
 
 fn form_of(shape: Shape) -> &'static Form {
@@ -115,6 +147,9 @@ fn form_of(shape: Shape) -> &'static Form {
         Shape::FunctionList => &LIBRARIES,
         Shape::MapOfMaps => &MAP_OF_MAPS,
         Shape::Histograms => &HISTOGRAMS,
+        Shape::Commands => &COMMANDS,
+        Shape::CommandDocs => &COMMAND_DOCS,
+        Shape::KeysAndFlags => &KEYS_AND_FLAGS,
     }
 }
 
@@ -149,6 +184,12 @@ fn array(kind: &Form, reply: &[u8], out: &mut Vec<u8>) {
             encode::array(out, len);
             for (i, element) in elements.enumerate() {
                 form(if i + 1 == len { last } else { &SAME }, element, out);
+            }
+        }
+        Form::Tuple(forms) => {
+            encode::array(out, len);
+            for (i, element) in elements.enumerate() {
+                form(forms.get(i).unwrap_or(&SAME), element, out);
             }
         }
         Form::Map(named, other) if len.is_multiple_of(2) => map(named, other, elements, out),

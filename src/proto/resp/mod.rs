@@ -6,6 +6,7 @@
 //!
 //! [`table`] is the command table, one row a command with the columns of [`spec`]; [`shape`] and
 //! [`effect`] are two of them that look at the arguments. [`lift`] turns RESP2 replies into RESP3.
+//! [`introspect`] tells clients what the table holds.
 //!
 //! Stores and peers are always spoken to in RESP2.
 
@@ -14,6 +15,7 @@ pub mod effect;
 pub mod encode;
 pub mod error;
 pub mod inline;
+pub mod introspect;
 pub mod lift;
 mod number;
 pub mod reply;

@@ -53,6 +53,12 @@ pub enum Shape {
     MapOfMaps,
     /// LATENCY HISTOGRAM.
     Histograms,
+    /// COMMAND and COMMAND INFO.
+    Commands,
+    /// COMMAND DOCS.
+    CommandDocs,
+    /// COMMAND GETKEYSANDFLAGS.
+    KeysAndFlags,
 }
 
 /// How a command's [`Shape`] follows from its arguments.

@@ -11,9 +11,10 @@ mod node;
 pub use modules::ModuleCommands;
 
 use super::encode;
-use super::spec::CommandSpec;
+use super::spec::{CommandSpec, admin};
 use crate::proto::args::Args;
 use crate::proto::command::Compare::First as Any;
+use crate::proto::command::Routing;
 
 /// The rows under the names of their groups.
 pub static GROUPS: &[(&str, &[CommandSpec])] = &[
@@ -86,10 +87,14 @@ pub fn find(args: &Args<'_>, modules: &ModuleCommands) -> Result<&'static Comman
 
 fn sub_of(spec: &'static CommandSpec, args: &Args<'_>) -> Result<&'static CommandSpec, Rejection> {
     match args.get(1) {
+        Some(sub) if sub.eq_ignore_ascii_case(b"help") => Ok(&HELP),
         Some(sub) => lookup_sub(spec, sub).ok_or(Rejection::UnknownSubcommand(spec)),
-        None => Err(Rejection::Arity(spec)),
+        None => Ok(spec),
     }
 }
+
+/// The subcommand HELP of every container.
+pub static HELP: CommandSpec = admin("help", 2, Routing::Node);
 
 /// Why a request is no command.
 #[derive(Clone, Copy, Debug)]
