@@ -13,26 +13,26 @@ section! {
         /// Keys that begin with it are of this type; the longest prefix wins. Default: the name
         /// and a slash.
         pub(super) prefix: Option<String> = None,
-        /// Level of reads. Default: the pool's.
+        /// Level of reads. Default: the connection's.
         pub(super) read_consistency: Option<Consistency> = None,
-        /// Level of writes. Default: the pool's.
+        /// Level of writes. Default: the connection's.
         pub(super) write_consistency: Option<Consistency> = None,
         /// Most racks of a datacenter that hold a key. Default: all racks.
         pub(super) n_val: Option<usize> = None,
     }
 }
 
-/// A type of keys, with the pool's settings filled in.
+/// A type of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketType {
     /// Unique in the pool.
     pub name: String,
     /// Keys that begin with it are of this type.
     pub prefix: String,
-    /// Level of reads.
-    pub read_consistency: Consistency,
-    /// Level of writes.
-    pub write_consistency: Consistency,
+    /// Level of reads; the connection's when absent.
+    pub read_consistency: Option<Consistency>,
+    /// Level of writes; the connection's when absent.
+    pub write_consistency: Option<Consistency>,
     /// Most racks of a datacenter that hold a key; all when absent.
     pub n_val: Option<usize>,
 }
@@ -41,7 +41,6 @@ pub struct BucketType {
 pub(super) fn complete(
     entries: &[BucketTypeKeys],
     node: Option<&Node>,
-    pool: (Consistency, Consistency),
     faults: &mut Faults,
 ) -> Vec<BucketType> {
     let mut types: Vec<BucketType> = Vec::new();
@@ -72,8 +71,8 @@ pub(super) fn complete(
         types.push(BucketType {
             name: name.clone(),
             prefix,
-            read_consistency: keys.read_consistency.unwrap_or(pool.0),
-            write_consistency: keys.write_consistency.unwrap_or(pool.1),
+            read_consistency: keys.read_consistency,
+            write_consistency: keys.write_consistency,
             n_val: keys.n_val,
         });
     }

@@ -159,12 +159,8 @@ impl Config {
         let mut faults = Faults::default();
         let dropped = validate::drop_own_seed(&mut pool);
         validate::pool(&pool, &root, &mut faults);
-        let levels = (
-            pool.read_consistency.unwrap_or_default(),
-            pool.write_consistency.unwrap_or_default(),
-        );
         let entries = pool.bucket_types.as_deref().unwrap_or_default();
-        let bucket_types = bucket::complete(entries, root.get("bucket_types"), levels, &mut faults);
+        let bucket_types = bucket::complete(entries, root.get("bucket_types"), &mut faults);
         validate::default_bucket_type(&pool, &bucket_types, &root, &mut faults);
         faults.settle(&sources)?;
 

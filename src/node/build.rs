@@ -121,8 +121,8 @@ fn buckets(config: &Config) -> BucketTypes {
     let types = config.bucket_types.iter().map(|bucket| BucketType {
         name: bucket.name.clone(),
         prefix: bucket.prefix.clone().into_bytes(),
-        read: Some(bucket.read_consistency),
-        write: Some(bucket.write_consistency),
+        read: bucket.read_consistency,
+        write: bucket.write_consistency,
         n_val: bucket.n_val,
     });
     let default = config.default_bucket_type.map(|i| config.bucket_types[i].name.clone());

@@ -208,9 +208,8 @@ fn sizes_take_units() {
 }
 
 #[test]
-fn bucket_types_take_the_pools_levels_and_a_prefix_from_their_name() {
+fn bucket_types_take_a_prefix_from_their_name() {
     let config = with(&[
-        "read_consistency: dc_quorum",
         "default_bucket_type: plain",
         "bucket_types:",
         "- {name: kv, n_val: 2, write_consistency: DC_SAFE_QUORUM}",
@@ -221,8 +220,8 @@ fn bucket_types_take_the_pools_levels_and_a_prefix_from_their_name() {
     let kv = BucketType {
         name: "kv".into(),
         prefix: "kv/".into(),
-        read_consistency: Consistency::DcQuorum,
-        write_consistency: Consistency::DcSafeQuorum,
+        read_consistency: None,
+        write_consistency: Some(Consistency::DcSafeQuorum),
         n_val: Some(2),
     };
     assert_eq!(config.bucket_types[0], kv);
