@@ -34,10 +34,7 @@ impl Addressing {
     /// Addressing for `format`, which must have passed [`CkfFormat::check`].
     pub fn new(format: &CkfFormat) -> Addressing {
         debug_assert!(format.check().is_ok());
-        Addressing {
-            seed: format.seed,
-            mask: (format.bucket_count - 1) as u32,
-        }
+        Addressing { seed: format.seed, mask: (format.bucket_count - 1) as u32 }
     }
 
     /// Fingerprint and buckets of `hash`.
@@ -46,11 +43,7 @@ impl Addressing {
         let mixed = xxh3_64_with_seed(&hash.0.to_le_bytes(), self.seed);
         let fingerprint = (mixed as u16).max(1);
         let bucket_a = (mixed >> 16) as u32 & self.mask;
-        Address {
-            fingerprint,
-            bucket_a,
-            bucket_b: bucket_a ^ self.delta(fingerprint),
-        }
+        Address { fingerprint, bucket_a, bucket_b: bucket_a ^ self.delta(fingerprint) }
     }
 
     /// The other bucket of a fingerprint that lies in `bucket`.
@@ -95,10 +88,8 @@ mod tests {
         let all = vectors::ckf();
         let section = &all["addressing"];
         for case in vectors::rows(&section["cases"]) {
-            let columns: Vec<&str> = vectors::rows(&case["columns"])
-                .iter()
-                .map(vectors::text)
-                .collect();
+            let columns: Vec<&str> =
+                vectors::rows(&case["columns"]).iter().map(vectors::text).collect();
             let column = |name| columns.iter().position(|column| *column == name).unwrap();
             let picked = ["fingerprint", "bucket_a", "bucket_b"].map(column);
             for row in vectors::rows(&case["rows"]) {
@@ -110,11 +101,7 @@ mod tests {
             for row in vectors::rows(&section[rule]["rows"]) {
                 let expected =
                     ["fingerprint", "bucket_a", "bucket_b"].map(|name| vectors::num(&row[name]));
-                assert_row(
-                    addressing(&section[rule]),
-                    vectors::num(&row["hash"]),
-                    expected,
-                );
+                assert_row(addressing(&section[rule]), vectors::num(&row["hash"]), expected);
             }
         }
         for row in vectors::rows(&section["deltas"]) {

@@ -92,10 +92,7 @@ mod tests {
                 let fingerprint = vectors::num(&query["fingerprint"]) as u16;
                 let slot = query["first_slot"].as_u64().map(|slot| slot as usize);
                 assert_eq!(find(word, fingerprint), slot);
-                assert_eq!(
-                    contains(word, fingerprint),
-                    query["present"].as_bool().unwrap()
-                );
+                assert_eq!(contains(word, fingerprint), query["present"].as_bool().unwrap());
             }
         }
     }

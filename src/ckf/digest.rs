@@ -53,10 +53,8 @@ impl Selection {
     pub fn explicit<K: Into<String>, V: Into<String>>(
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Selection, ExplicitMapError> {
-        let mut sorted: Vec<(String, String)> = entries
-            .into_iter()
-            .map(|(key, value)| (key.into(), value.into()))
-            .collect();
+        let mut sorted: Vec<(String, String)> =
+            entries.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         if sorted.is_empty() || sorted.len() > EXPLICIT_ENTRIES_MAX {
             return Err(ExplicitMapError::EntryCount(sorted.len()));
         }
@@ -93,9 +91,7 @@ impl Selection {
         match self {
             Selection::Default(values) => {
                 push_u32(&mut out, values.len());
-                values
-                    .iter()
-                    .for_each(|value| push_frame(&mut out, value.as_bytes()));
+                values.iter().for_each(|value| push_frame(&mut out, value.as_bytes()));
             }
             Selection::Explicit(entries) => {
                 push_u32(&mut out, entries.len());
@@ -123,10 +119,7 @@ pub fn cache_semantics(
 
 /// The identity of a routing plane.
 pub fn routing_scope(selection: &Selection) -> RoutingScopeId {
-    RoutingScopeId::new(
-        first16(&selection.material("indexer-routing-scope")),
-        selection.source(),
-    )
+    RoutingScopeId::new(first16(&selection.material("indexer-routing-scope")), selection.source())
 }
 
 /// The identity of a data-parallel slot; only an explicit selection can name one.
@@ -135,10 +128,7 @@ pub fn stable_dp_slot(selection: &Selection) -> Option<StableDpSlotId> {
         IdentitySource::DefaultDerived => None,
         IdentitySource::Explicit => {
             let material = selection.material("stable-dp-slot");
-            Some(StableDpSlotId::new(
-                first16(&material),
-                IdentitySource::Explicit,
-            ))
+            Some(StableDpSlotId::new(first16(&material), IdentitySource::Explicit))
         }
     }
 }
@@ -252,24 +242,15 @@ mod tests {
         let mut owner: CacheOwnerId = vectors::text(&rows[1]["cache_owner"]).parse().unwrap();
         let scope = &mut owner.pool.indexer_domain.routing_scope;
         *scope = RoutingScopeId::new(scope.digest(), IdentitySource::DefaultDerived);
-        assert_eq!(
-            hex(&cache_owner_key(&owner)),
-            vectors::text(&rows[1]["key"])
-        );
+        assert_eq!(hex(&cache_owner_key(&owner)), vectors::text(&rows[1]["key"]));
     }
 
     #[test]
     fn explicit_maps_are_bounded() {
         let none: [(&str, &str); 0] = [];
-        assert_eq!(
-            Selection::explicit(none),
-            Err(ExplicitMapError::EntryCount(0))
-        );
+        assert_eq!(Selection::explicit(none), Err(ExplicitMapError::EntryCount(0)));
         let many = (0..33).map(|i| (format!("k{i}"), "v"));
-        assert_eq!(
-            Selection::explicit(many),
-            Err(ExplicitMapError::EntryCount(33))
-        );
+        assert_eq!(Selection::explicit(many), Err(ExplicitMapError::EntryCount(33)));
         let key = "k".repeat(EXPLICIT_KEY_BYTES_MAX + 1);
         assert_eq!(
             Selection::explicit([(key.clone(), "v")]),

@@ -103,20 +103,9 @@ pub fn check_bucket_count(count: u64) -> Result<(), FormatError> {
 /// 40 % and 80 %.
 pub fn bucket_count_for(expected: u64) -> Result<u64, FormatError> {
     let too_many = FormatError::TooManyBlocks(expected);
-    let required = expected
-        .checked_mul(5)
-        .and_then(|n| n.checked_add(15))
-        .ok_or(too_many)?
-        / 16;
-    let count = required
-        .max(BUCKETS_MIN)
-        .checked_next_power_of_two()
-        .ok_or(too_many)?;
-    if count > BUCKETS_MAX {
-        Err(too_many)
-    } else {
-        Ok(count)
-    }
+    let required = expected.checked_mul(5).and_then(|n| n.checked_add(15)).ok_or(too_many)? / 16;
+    let count = required.max(BUCKETS_MIN).checked_next_power_of_two().ok_or(too_many)?;
+    if count > BUCKETS_MAX { Err(too_many) } else { Ok(count) }
 }
 
 #[cfg(test)]
@@ -129,19 +118,10 @@ mod tests {
         let all = vectors::ckf();
         for row in vectors::rows(&all["bucket_count_for_expected_blocks"]) {
             let expected = vectors::num(&row["expected_blocks"]);
-            assert_eq!(
-                bucket_count_for(expected),
-                Ok(vectors::num(&row["bucket_count"]))
-            );
+            assert_eq!(bucket_count_for(expected), Ok(vectors::num(&row["bucket_count"])));
         }
-        assert_eq!(
-            bucket_count_for(53_687_092),
-            Err(FormatError::TooManyBlocks(53_687_092))
-        );
-        assert_eq!(
-            bucket_count_for(u64::MAX),
-            Err(FormatError::TooManyBlocks(u64::MAX))
-        );
+        assert_eq!(bucket_count_for(53_687_092), Err(FormatError::TooManyBlocks(53_687_092)));
+        assert_eq!(bucket_count_for(u64::MAX), Err(FormatError::TooManyBlocks(u64::MAX)));
         assert_eq!(vectors::num(&all["format"]["default_seed"]), DEFAULT_SEED);
     }
 
@@ -150,25 +130,13 @@ mod tests {
         let good = CkfFormat::new(1, 8).unwrap();
         assert_eq!(good.check(), Ok(()));
         for count in [0, 1, 3, 12, BUCKETS_MAX + 1, BUCKETS_MAX * 2] {
-            assert_eq!(
-                CkfFormat::new(1, count),
-                Err(FormatError::BucketCount(count))
-            );
+            assert_eq!(CkfFormat::new(1, count), Err(FormatError::BucketCount(count)));
         }
-        let version = CkfFormat {
-            format_version: 2,
-            ..good
-        };
+        let version = CkfFormat { format_version: 2, ..good };
         assert_eq!(version.check(), Err(FormatError::Version(2)));
-        let bits = CkfFormat {
-            fingerprint_bits: 8,
-            ..good
-        };
+        let bits = CkfFormat { fingerprint_bits: 8, ..good };
         assert_eq!(bits.check(), Err(FormatError::FingerprintBits(8)));
-        let slots = CkfFormat {
-            slots_per_bucket: 8,
-            ..good
-        };
+        let slots = CkfFormat { slots_per_bucket: 8, ..good };
         assert_eq!(slots.check(), Err(FormatError::SlotsPerBucket(8)));
     }
 }

@@ -92,9 +92,7 @@ pub fn salt_seed(lora_name: Option<&str>, cache_namespace: Option<&str>) -> u64 
         None | Some("") => 0,
         Some(text) => xxh3_64_with_seed(text.as_bytes(), seed),
     };
-    CHAIN_SEED
-        .wrapping_add(part(lora_name, 0))
-        .wrapping_add(part(cache_namespace, 1))
+    CHAIN_SEED.wrapping_add(part(lora_name, 0)).wrapping_add(part(cache_namespace, 1))
 }
 
 /// The block hashes of `tokens`, complete windows only. A block size of 0 gives none.
@@ -116,11 +114,9 @@ pub fn block_hashes_multimodal(
     salt: u64,
     objects: &[Vec<u64>],
 ) -> impl Iterator<Item = BlockHash> {
-    windows(tokens, block_size, format)
-        .enumerate()
-        .map(move |(index, window)| {
-            hash_block(window, objects.get(index).map_or(&[], Vec::as_slice), salt)
-        })
+    windows(tokens, block_size, format).enumerate().map(move |(index, window)| {
+        hash_block(window, objects.get(index).map_or(&[], Vec::as_slice), salt)
+    })
 }
 
 /// The rolling hashes of a chain that starts at its first block.
@@ -179,12 +175,8 @@ fn hash_block(tokens: &[u32], objects: &[u64], salt: u64) -> BlockHash {
     let mut sorted = objects.to_vec();
     sorted.sort_unstable();
     let mut hasher = Xxh3::with_seed(salt);
-    tokens
-        .iter()
-        .for_each(|token| hasher.update(&token.to_le_bytes()));
-    sorted
-        .iter()
-        .for_each(|object| hasher.update(&object.to_le_bytes()));
+    tokens.iter().for_each(|token| hasher.update(&token.to_le_bytes()));
+    sorted.iter().for_each(|object| hasher.update(&object.to_le_bytes()));
     BlockHash(hasher.digest())
 }
 

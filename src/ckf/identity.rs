@@ -141,16 +141,12 @@ impl FromStr for IndexerDomainId {
     type Err = ParseIdentityError;
 
     fn from_str(text: &str) -> Result<IndexerDomainId, ParseIdentityError> {
-        let (semantics, scope) = text
-            .split_once(':')
-            .ok_or(ParseIdentityError::InvalidIndexerDomain)?;
+        let (semantics, scope) =
+            text.split_once(':').ok_or(ParseIdentityError::InvalidIndexerDomain)?;
         if scope.contains(':') {
             return Err(ParseIdentityError::InvalidIndexerDomain);
         }
-        Ok(IndexerDomainId {
-            cache_semantics: semantics.parse()?,
-            routing_scope: scope.parse()?,
-        })
+        Ok(IndexerDomainId { cache_semantics: semantics.parse()?, routing_scope: scope.parse()? })
     }
 }
 
@@ -203,16 +199,11 @@ impl FromStr for PoolId {
     type Err = ParseIdentityError;
 
     fn from_str(text: &str) -> Result<PoolId, ParseIdentityError> {
-        let (domain, dc) = text
-            .split_once('/')
-            .ok_or(ParseIdentityError::InvalidPool)?;
+        let (domain, dc) = text.split_once('/').ok_or(ParseIdentityError::InvalidPool)?;
         if dc.contains('/') {
             return Err(ParseIdentityError::InvalidPool);
         }
-        Ok(PoolId {
-            indexer_domain: domain.parse()?,
-            dc_id: dc.parse()?,
-        })
+        Ok(PoolId { indexer_domain: domain.parse()?, dc_id: dc.parse()? })
     }
 }
 
@@ -235,13 +226,8 @@ impl FromStr for CacheOwnerId {
     type Err = ParseIdentityError;
 
     fn from_str(text: &str) -> Result<CacheOwnerId, ParseIdentityError> {
-        let (pool, slot) = text
-            .rsplit_once('/')
-            .ok_or(ParseIdentityError::InvalidCacheOwner)?;
-        Ok(CacheOwnerId {
-            pool: pool.parse()?,
-            slot: slot.parse()?,
-        })
+        let (pool, slot) = text.rsplit_once('/').ok_or(ParseIdentityError::InvalidCacheOwner)?;
+        Ok(CacheOwnerId { pool: pool.parse()?, slot: slot.parse()? })
     }
 }
 
@@ -294,10 +280,7 @@ mod tests {
         let forms = &identities["text_forms"];
         let pool: PoolId = vectors::text(&forms["pool"]).parse().unwrap();
         assert_eq!(pool.to_string(), vectors::text(&forms["pool"]));
-        assert_eq!(
-            pool.indexer_domain.to_string(),
-            vectors::text(&forms["domain"])
-        );
+        assert_eq!(pool.indexer_domain.to_string(), vectors::text(&forms["domain"]));
         let owner: CacheOwnerId = vectors::text(&forms["cache_owner"]).parse().unwrap();
         assert_eq!(owner.to_string(), vectors::text(&forms["cache_owner"]));
         assert_eq!(owner.slot.source(), IdentitySource::Explicit);
@@ -321,10 +304,7 @@ mod tests {
         let json = &all["identities"]["json_form_pool"];
         let pool: PoolId = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(pool.dc_id, DcId::new(7));
-        assert_eq!(
-            pool.indexer_domain.routing_scope.source(),
-            IdentitySource::DefaultDerived
-        );
+        assert_eq!(pool.indexer_domain.routing_scope.source(), IdentitySource::DefaultDerived);
         assert_eq!(&serde_json::to_value(pool).unwrap(), json);
     }
 
@@ -335,10 +315,7 @@ mod tests {
         assert_ne!(explicit, derived);
         assert_eq!(explicit.to_string(), derived.to_string());
         for source in [IdentitySource::Explicit, IdentitySource::DefaultDerived] {
-            assert_eq!(
-                IdentitySource::from_wire_number(source.wire_number()),
-                Some(source)
-            );
+            assert_eq!(IdentitySource::from_wire_number(source.wire_number()), Some(source));
         }
         assert_eq!(IdentitySource::from_wire_number(0), None);
     }

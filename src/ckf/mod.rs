@@ -15,18 +15,24 @@
 //! `tests/vectors/cbi1.json`. One deliberate difference is the rule for a full filter, see
 //! [`producer`]. Nothing here reads a clock, opens a socket or starts a task.
 
+pub mod adapter;
 pub mod addressing;
 pub mod bucket;
 pub mod cbi1;
+pub mod consumer;
 pub mod digest;
+pub mod failure;
 pub mod format;
 pub mod hashing;
 pub mod identity;
 pub mod producer;
+pub mod publication;
+pub mod publisher;
 pub mod ringkey;
 
 mod alloc;
 mod simd;
+mod sync;
 
 pub use alloc::OutOfMemory;
 

@@ -109,11 +109,7 @@ mod tests {
             let resp = ring_key_hash(KeyProtocol::Resp, &key);
             assert_eq!(resp.0, by_the_pipeline("resp", &key), "{length} bytes");
             let memcache = ring_key_hash(KeyProtocol::Memcache, &key);
-            assert_eq!(
-                memcache.0,
-                by_the_pipeline("memcache", &key),
-                "{length} bytes"
-            );
+            assert_eq!(memcache.0, by_the_pipeline("memcache", &key), "{length} bytes");
             assert_ne!(resp, memcache);
         }
     }

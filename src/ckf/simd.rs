@@ -1,6 +1,19 @@
 //! The one file with unsafe code: what the compiler cannot do on its own.
+//!
+//! Three things, each with its proof obligation at the `unsafe`: a prefetch, a request for large
+//! pages, and vector loads from words that other threads store to. The last is where the time
+//! goes: compared word by word, sixteen lanes cost ten times as much as eight vector compares.
 
 #![allow(unsafe_code)]
+
+use crate::ckf::addressing::Address;
+use crate::ckf::bucket;
+use crate::ckf::consumer::table::{LANES, Row};
+use crate::ckf::sync::{AtomicU64, Ordering};
+
+/// Tables below this size gain nothing from large pages.
+#[cfg(target_os = "linux")]
+const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
 
 /// Asks the processor to bring the cache line of `place` near. A hint without any effect on values.
 #[inline(always)]
@@ -14,4 +27,216 @@ pub(crate) fn prefetch<T>(place: &T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
+}
+
+/// Asks the system to back a large table that is about to be filled by large pages.
+pub(crate) fn advise_huge_pages<T>(table: &mut Vec<T>) {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 4096;
+        let start = table.as_mut_ptr().addr();
+        let (first, end) =
+            (start.next_multiple_of(PAGE), start + table.capacity() * size_of::<T>());
+        if end.saturating_sub(first) >= HUGE_PAGES_FROM_BYTES {
+            let length = (end - first) / PAGE * PAGE;
+            let address = table.as_mut_ptr().map_addr(|_| first);
+            // SAFETY: the range is page-aligned and lies inside the allocation this function
+            // holds exclusively. MADV_HUGEPAGE changes how memory is backed, never its content;
+            // its result is a matter of speed only, so it is not looked at.
+            unsafe { libc::madvise(address.cast(), length, libc::MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = table;
+}
+
+/// How fingerprints are compared on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    /// Word by word, anywhere.
+    Portable,
+    /// Four lanes at a time. Only [`Kernel::detect`] makes this value.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2Proof),
+}
+
+/// Proof that this processor has AVX2: the field is private to this file.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Avx2Proof(());
+
+impl Kernel {
+    /// The best kernel of this processor.
+    pub(crate) fn detect() -> Kernel {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return Kernel::Avx2(Avx2Proof(()));
+        }
+        Kernel::Portable
+    }
+}
+
+/// For each address, the lanes (one bit each) that hold its fingerprint in either bucket.
+///
+/// `rows` holds `1 << stride_bits` words a bucket. Panics when an address lies outside.
+#[inline]
+pub(crate) fn probe(
+    kernel: Kernel,
+    rows: &[Row],
+    stride_bits: u32,
+    addresses: &[Address],
+    masks: &mut [u16],
+) {
+    match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2(Avx2Proof(())) if stride_bits >= 2 => {
+            // SAFETY: an `Avx2Proof` exists only where AVX2 was detected.
+            unsafe { avx2::probe(rows, stride_bits, addresses, masks) }
+        }
+        _ => probe_portable(rows, stride_bits, addresses, masks),
+    }
+}
+
+fn probe_portable(rows: &[Row], stride_bits: u32, addresses: &[Address], masks: &mut [u16]) {
+    for (at, mask) in addresses.iter().zip(masks) {
+        let a = row(rows, stride_bits, at.bucket_a);
+        let b = row(rows, stride_bits, at.bucket_b);
+        *mask = 0;
+        for (lane, (a, b)) in a.iter().zip(b).enumerate() {
+            let hit = bucket::contains(a.load(Ordering::Relaxed), at.fingerprint)
+                | bucket::contains(b.load(Ordering::Relaxed), at.fingerprint);
+            *mask |= u16::from(hit) << lane;
+        }
+    }
+}
+
+/// The words of one bucket.
+#[inline(always)]
+fn row(rows: &[Row], stride_bits: u32, bucket: u32) -> &[AtomicU64] {
+    let start = (bucket as usize) << stride_bits;
+    &rows[start / LANES].0[start % LANES..][..1 << stride_bits]
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{Address, AtomicU64, Row, row};
+    use std::arch::asm;
+    use std::arch::x86_64::{
+        __m128i, __m256i, _mm256_castsi256_pd, _mm256_cmpeq_epi16, _mm256_cmpeq_epi64,
+        _mm256_movemask_pd, _mm256_or_si256, _mm256_set_m128i, _mm256_set1_epi16,
+        _mm256_setzero_si256,
+    };
+
+    /// Lanes compared at once.
+    const WIDTH: usize = 4;
+
+    /// See [`super::probe`]. Needs `stride_bits >= 2`, else it compares nothing.
+    #[target_feature(enable = "avx2")]
+    pub(super) fn probe(rows: &[Row], stride_bits: u32, addresses: &[Address], masks: &mut [u16]) {
+        for (at, mask) in addresses.iter().zip(masks) {
+            let a = row(rows, stride_bits, at.bucket_a);
+            let b = row(rows, stride_bits, at.bucket_b);
+            let wanted = _mm256_set1_epi16(at.fingerprint as i16);
+            *mask = 0;
+            for (group, (a, b)) in a.chunks_exact(WIDTH).zip(b.chunks_exact(WIDTH)).enumerate() {
+                let equal = _mm256_or_si256(
+                    _mm256_cmpeq_epi16(load(a), wanted),
+                    _mm256_cmpeq_epi16(load(b), wanted),
+                );
+                let absent = _mm256_cmpeq_epi64(equal, _mm256_setzero_si256());
+                let absent = _mm256_movemask_pd(_mm256_castsi256_pd(absent)) as u16;
+                *mask |= (!absent & 0xF) << (group * WIDTH);
+            }
+        }
+    }
+
+    /// Four words. `words` has exactly four.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn load(words: &[AtomicU64]) -> __m256i {
+        debug_assert_eq!(words.len(), WIDTH);
+        let low = load_two(&words[..2]);
+        let high = load_two(&words[2..]);
+        _mm256_set_m128i(high, low)
+    }
+
+    /// Two words by one aligned 16-byte load.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn load_two(words: &[AtomicU64]) -> __m128i {
+        assert_eq!(words.len(), 2);
+        let start = words.as_ptr();
+        debug_assert!(start.addr().is_multiple_of(16));
+        let loaded;
+        // SAFETY: `start` points to two live words, and is a multiple of 16: rows are aligned to
+        // 128 bytes and callers step by whole groups of two words. Other threads may store to
+        // these words meanwhile. Both Intel and AMD document that processors with AVX carry out
+        // an aligned VEX-encoded 16-byte VMOVDQA as one access, so each word arrives whole, as by
+        // a relaxed atomic load; the compiler sees an opaque block that reads memory, so no
+        // unsynchronised access exists in its model. No flags, stack or memory are written.
+        unsafe {
+            asm!(
+                "vmovdqa {loaded}, xmmword ptr [{start}]",
+                start = in(reg) start,
+                loaded = lateout(xmm_reg) loaded,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        loaded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn kernels_agree(
+            words in prop::collection::vec(
+                prop::array::uniform4(prop_oneof![0u16..4, Just(0x8000), any::<u16>()]), 64),
+            stride_bits in 0u32..5,
+            wanted in prop::collection::vec((prop_oneof![1u16..4, Just(0x8000)], 0u32..64, 0u32..64), 1..20),
+        ) {
+            let packed: Vec<u64> = words
+                .iter()
+                .map(|slots| (0..4).fold(0, |word, slot| bucket::set(word, slot, slots[slot])))
+                .collect();
+            let rows: Vec<Row> = packed
+                .chunks_exact(LANES)
+                .map(|row| Row(std::array::from_fn(|lane| AtomicU64::new(row[lane]))))
+                .collect();
+            let buckets = 64 >> stride_bits;
+            let addresses: Vec<Address> = wanted
+                .into_iter()
+                .map(|(fingerprint, a, b)| Address {
+                    fingerprint,
+                    bucket_a: a % buckets,
+                    bucket_b: b % buckets,
+                })
+                .collect();
+            let mut portable = vec![0; addresses.len()];
+            probe(Kernel::Portable, &rows, stride_bits, &addresses, &mut portable);
+            let mut best = vec![0; addresses.len()];
+            probe(Kernel::detect(), &rows, stride_bits, &addresses, &mut best);
+            prop_assert_eq!(&best, &portable);
+            for (at, mask) in addresses.iter().zip(portable) {
+                for lane in 0..1 << stride_bits {
+                    let word = |bucket: u32| packed[((bucket as usize) << stride_bits) + lane];
+                    let held = bucket::contains(word(at.bucket_a), at.fingerprint)
+                        || bucket::contains(word(at.bucket_b), at.fingerprint);
+                    prop_assert_eq!(mask >> lane & 1 == 1, held);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn large_tables_take_the_advice() {
+        let mut table: Vec<[u64; 16]> = Vec::with_capacity(80_000);
+        advise_huge_pages(&mut table);
+        table.resize(80_000, [7; 16]);
+        assert!(table.iter().all(|row| row[15] == 7));
+    }
 }

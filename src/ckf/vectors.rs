@@ -40,8 +40,5 @@ pub(crate) fn text(value: &Value) -> &str {
 /// Bytes written as hex.
 pub(crate) fn bytes(value: &Value) -> Vec<u8> {
     let text = text(value);
-    (0..text.len())
-        .step_by(2)
-        .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
-        .collect()
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
 }

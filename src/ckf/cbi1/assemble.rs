@@ -48,10 +48,7 @@ struct Partial {
 impl Assembler {
     /// An assembler for one stream of `format`.
     pub fn new(format: CkfFormat) -> Assembler {
-        Assembler {
-            format,
-            partial: None,
-        }
+        Assembler { format, partial: None }
     }
 
     /// Takes the next frame; gives the snapshot when it is complete.
@@ -82,23 +79,13 @@ impl Assembler {
         if covered != self.format.bucket_count {
             return Err(AssembleError::IncompleteCoverage(covered));
         }
-        Ok(Some(Snapshot {
-            epoch: partial.epoch,
-            words: partial.words,
-        }))
+        Ok(Some(Snapshot { epoch: partial.epoch, words: partial.words }))
     }
 
     fn start(&self, chunk: &Chunk<'_>) -> Result<Partial, AssembleError> {
         let count = self.format.bucket_count;
         let mut words = Vec::new();
-        words
-            .try_reserve_exact(count as usize)
-            .map_err(|_| AssembleError::NoMemory(count))?;
-        Ok(Partial {
-            epoch: chunk.epoch,
-            chunk_count: chunk.chunk_count,
-            next_chunk: 0,
-            words,
-        })
+        words.try_reserve_exact(count as usize).map_err(|_| AssembleError::NoMemory(count))?;
+        Ok(Partial { epoch: chunk.epoch, chunk_count: chunk.chunk_count, next_chunk: 0, words })
     }
 }

@@ -103,9 +103,7 @@ pub struct Chunk<'a> {
 impl<'a> Chunk<'a> {
     /// The words, in bucket order.
     pub fn words(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
-        self.words
-            .chunks_exact(WORD_BYTES)
-            .map(|bytes| u64_at(bytes, 0))
+        self.words.chunks_exact(WORD_BYTES).map(|bytes| u64_at(bytes, 0))
     }
 }
 
@@ -126,10 +124,7 @@ impl<'a> Delta<'a> {
     pub fn images(&self) -> impl ExactSizeIterator<Item = BucketImage> + use<'a> {
         self.images
             .chunks_exact(IMAGE_BYTES)
-            .map(|bytes| BucketImage {
-                bucket: u32_at(bytes, 0),
-                word: u64_at(bytes, 4),
-            })
+            .map(|bytes| BucketImage { bucket: u32_at(bytes, 0), word: u64_at(bytes, 4) })
     }
 }
 
@@ -165,9 +160,7 @@ fn check_header(header: &[u8], body: &[u8], expected: &CkfFormat) -> Result<(), 
     }
     let bucket_count = u64_at(header, AT_BUCKET_COUNT);
     if usize::try_from(bucket_count).is_err() {
-        return Err(DecodeError::Malformed(
-            "the bucket count exceeds the machine word",
-        ));
+        return Err(DecodeError::Malformed("the bucket count exceeds the machine word"));
     }
     let format_version = u16_at(header, AT_FORMAT_VERSION);
     if format_version != FORMAT_VERSION {
@@ -192,16 +185,12 @@ fn decode_chunk<'a>(
     epoch: u64,
 ) -> Result<Chunk<'a>, DecodeError> {
     if body.len() < CHUNK_HEAD_BYTES {
-        return Err(DecodeError::Malformed(
-            "a chunk needs 16 bytes before its words",
-        ));
+        return Err(DecodeError::Malformed("a chunk needs 16 bytes before its words"));
     }
     let (head, words) = body.split_at(CHUNK_HEAD_BYTES);
     let (chunk_index, chunk_count) = (u32_at(head, 0), u32_at(head, 4));
     if chunk_index >= chunk_count {
-        return Err(DecodeError::Malformed(
-            "the chunk index is not below the chunk count",
-        ));
+        return Err(DecodeError::Malformed("the chunk index is not below the chunk count"));
     }
     if !words.len().is_multiple_of(WORD_BYTES) {
         return Err(DecodeError::Malformed("the last word is cut"));
@@ -214,19 +203,10 @@ fn decode_chunk<'a>(
     match bucket_offset.checked_add(count as u64) {
         Some(end) if end <= expected.bucket_count => {}
         _ => {
-            return Err(DecodeError::Malformed(
-                "the words reach past the last bucket",
-            ));
+            return Err(DecodeError::Malformed("the words reach past the last bucket"));
         }
     }
-    Ok(Chunk {
-        dc_id,
-        epoch,
-        chunk_index,
-        chunk_count,
-        bucket_offset,
-        words,
-    })
+    Ok(Chunk { dc_id, epoch, chunk_index, chunk_count, bucket_offset, words })
 }
 
 fn decode_delta<'a>(
@@ -236,9 +216,7 @@ fn decode_delta<'a>(
     epoch: u64,
 ) -> Result<Delta<'a>, DecodeError> {
     if body.len() < DELTA_HEAD_BYTES {
-        return Err(DecodeError::Malformed(
-            "a delta needs 12 bytes before its images",
-        ));
+        return Err(DecodeError::Malformed("a delta needs 12 bytes before its images"));
     }
     let (head, images) = body.split_at(DELTA_HEAD_BYTES);
     let count = u32_at(head, 8);
@@ -246,20 +224,10 @@ fn decode_delta<'a>(
         return Err(DecodeError::DeltaImageCount(count));
     }
     if images.len() != count as usize * IMAGE_BYTES {
-        return Err(DecodeError::Malformed(
-            "the length differs from the image count",
-        ));
+        return Err(DecodeError::Malformed("the length differs from the image count"));
     }
-    let delta = Delta {
-        dc_id,
-        epoch,
-        base_epoch: u64_at(head, 0),
-        images,
-    };
-    if delta
-        .images()
-        .any(|image| u64::from(image.bucket) >= expected.bucket_count)
-    {
+    let delta = Delta { dc_id, epoch, base_epoch: u64_at(head, 0), images };
+    if delta.images().any(|image| u64::from(image.bucket) >= expected.bucket_count) {
         return Err(DecodeError::Malformed("an image lies past the last bucket"));
     }
     Ok(delta)

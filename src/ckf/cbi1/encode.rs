@@ -85,9 +85,7 @@ pub fn encode_chunk(
     out.extend_from_slice(&index.to_le_bytes());
     out.extend_from_slice(&count.to_le_bytes());
     out.extend_from_slice(&(offset as u64).to_le_bytes());
-    words
-        .iter()
-        .for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     seal(out, start);
     Ok(())
 }

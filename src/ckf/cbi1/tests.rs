@@ -48,11 +48,7 @@ fn accepted_frames_decode_and_encode_to_the_same_bytes() {
         let payload = vectors::bytes(&row["hex"]);
         let decoded = &row["decoded"];
         let num = |name: &str| vectors::num(&decoded[name]);
-        let stamp = Stamp {
-            format,
-            dc_id: DcId::new(num("dc_id")),
-            epoch: num("epoch"),
-        };
+        let stamp = Stamp { format, dc_id: DcId::new(num("dc_id")), epoch: num("epoch") };
         let mut encoded = Vec::new();
         match decode(&payload, &format).unwrap_or_else(|error| panic!("{row}: {error}")) {
             Frame::Chunk(chunk) => {
@@ -85,29 +81,17 @@ fn rejected_frames_fail_with_the_recorded_error() {
     let all = vectors::cbi1();
     for row in vectors::rows(&all["rejected"]) {
         let error = decode(&vectors::bytes(&row["hex"]), &expected_format(row)).unwrap_err();
-        assert_eq!(
-            error.label(),
-            vectors::text(&row["expect_error"]),
-            "{}",
-            row["name"]
-        );
+        assert_eq!(error.label(), vectors::text(&row["expect_error"]), "{}", row["name"]);
     }
     let format = CkfFormat::new(1, 1 << 20).unwrap();
     let too_long = vec![0; FRAME_BYTES_MAX + 8];
-    assert_eq!(
-        decode(&too_long, &format).unwrap_err().label(),
-        "frame_too_large"
-    );
+    assert_eq!(decode(&too_long, &format).unwrap_err().label(), "frame_too_large");
 }
 
 #[test]
 fn the_encoder_refuses_what_no_frame_can_hold() {
     let format = CkfFormat::new(1, 8).unwrap();
-    let stamp = Stamp {
-        format,
-        dc_id: DcId::new(1),
-        epoch: 1,
-    };
+    let stamp = Stamp { format, dc_id: DcId::new(1), epoch: 1 };
     let mut out = b"kept".to_vec();
     let image = BucketImage { bucket: 7, word: 1 };
     let too_many = vec![image; DELTA_IMAGES_MAX + 1];
@@ -118,13 +102,7 @@ fn the_encoder_refuses_what_no_frame_can_hold() {
         encode_chunk(&mut out, &stamp, &[0; 8], 1).unwrap_err(),
         encode_chunk(
             &mut out,
-            &Stamp {
-                format: CkfFormat {
-                    bucket_count: 6,
-                    ..format
-                },
-                ..stamp
-            },
+            &Stamp { format: CkfFormat { bucket_count: 6, ..format }, ..stamp },
             &[0; 6],
             0,
         )
@@ -178,11 +156,7 @@ fn a_large_snapshot_is_cut_as_recorded() {
     let all = vectors::cbi1();
     let large = &all["large_two_chunk_snapshot"];
     let format = CkfFormat::new(0x5eed, 1 << 20).unwrap();
-    let stamp = Stamp {
-        format,
-        dc_id: DcId::new(9),
-        epoch: 6,
-    };
+    let stamp = Stamp { format, dc_id: DcId::new(9), epoch: 6 };
     let mut table = vec![0; format.buckets()];
     (table[0], table[524_289], table[1_048_575]) = (11, 22, 33);
     assert_eq!(chunk_count(format.bucket_count), 2);
@@ -197,13 +171,7 @@ fn a_large_snapshot_is_cut_as_recorded() {
         assert_eq!(hash, vectors::num(&row["xxh3_64_of_whole_frame"]));
         complete = assembler.push(&decode(&frame, &format).unwrap()).unwrap();
     }
-    assert_eq!(
-        complete,
-        Some(Snapshot {
-            epoch: 6,
-            words: table
-        })
-    );
+    assert_eq!(complete, Some(Snapshot { epoch: 6, words: table }));
 }
 
 #[test]

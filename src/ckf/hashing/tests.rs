@@ -4,10 +4,7 @@ use serde_json::Value;
 
 fn tokens(all: &Value, name: &Value) -> Vec<u32> {
     let set = &all["token_pipeline"]["token_sets"][vectors::text(name)];
-    vectors::nums(set)
-        .into_iter()
-        .map(|token| token as u32)
-        .collect()
+    vectors::nums(set).into_iter().map(|token| token as u32).collect()
 }
 
 #[test]
@@ -23,14 +20,10 @@ fn token_pipeline_matches_the_vectors() {
         let salt = salt_seed(case["lora_name"].as_str(), case["cache_namespace"].as_str());
         assert_eq!(salt, vectors::num(&case["salt_seed"]));
         let blocks: Vec<BlockHash> = block_hashes(&tokens, size, format, salt).collect();
-        let expected: Vec<BlockHash> = vectors::nums(&case["block_hashes"])
-            .into_iter()
-            .map(BlockHash)
-            .collect();
+        let expected: Vec<BlockHash> =
+            vectors::nums(&case["block_hashes"]).into_iter().map(BlockHash).collect();
         assert_eq!(blocks, expected, "{case}");
-        let chain: Vec<u64> = sequence_hashes(blocks.into_iter())
-            .map(|hash| hash.0)
-            .collect();
+        let chain: Vec<u64> = sequence_hashes(blocks.into_iter()).map(|hash| hash.0).collect();
         assert_eq!(chain, vectors::nums(&case["sequence_hashes"]));
     }
 }
@@ -40,10 +33,7 @@ fn format_numbers_match_the_vectors() {
     let all = vectors::ckf();
     let numbers = &all["identities"]["hash_format_identity_version"];
     for format in [HashFormat::Standard, HashFormat::Eagle] {
-        assert_eq!(
-            u64::from(format.identity_version()),
-            vectors::num(&numbers[format.name()])
-        );
+        assert_eq!(u64::from(format.identity_version()), vectors::num(&numbers[format.name()]));
     }
 }
 
@@ -65,23 +55,17 @@ fn salts_and_chain_steps_match_the_vectors() {
 fn multimodal_rules_match_the_vectors() {
     let all = vectors::ckf();
     let case = &all["token_pipeline"]["multimodal_case"];
-    let tokens: Vec<u32> = vectors::nums(&case["tokens"])
-        .into_iter()
-        .map(|token| token as u32)
-        .collect();
-    let objects: Vec<Vec<u64>> = vectors::rows(&case["block_mm_hashes"])
-        .iter()
-        .map(vectors::nums)
-        .collect();
+    let tokens: Vec<u32> =
+        vectors::nums(&case["tokens"]).into_iter().map(|token| token as u32).collect();
+    let objects: Vec<Vec<u64>> =
+        vectors::rows(&case["block_mm_hashes"]).iter().map(vectors::nums).collect();
     let size = vectors::num(&case["block_size"]) as usize;
     let blocks: Vec<BlockHash> =
         block_hashes_multimodal(&tokens, size, HashFormat::Standard, CHAIN_SEED, &objects)
             .collect();
     let plain: Vec<u64> = blocks.iter().map(|hash| hash.0).collect();
     assert_eq!(plain, vectors::nums(&case["block_hashes"]));
-    let chain: Vec<u64> = sequence_hashes(blocks.into_iter())
-        .map(|hash| hash.0)
-        .collect();
+    let chain: Vec<u64> = sequence_hashes(blocks.into_iter()).map(|hash| hash.0).collect();
     assert_eq!(chain, vectors::nums(&case["sequence_hashes"]));
 
     for row in vectors::rows(&all["token_pipeline"]["mm_identifiers"]) {
@@ -97,10 +81,7 @@ fn multimodal_rules_match_the_vectors() {
 #[test]
 fn long_blocks_hash_the_same_on_both_paths() {
     let tokens: Vec<u32> = (0..300).collect();
-    let bytes: Vec<u8> = tokens
-        .iter()
-        .flat_map(|token| token.to_le_bytes())
-        .collect();
+    let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
     for length in [127, 128, 129, 300] {
         let whole = hash_block(&tokens[..length], &[], 7);
         assert_eq!(whole.0, xxh3_64_with_seed(&bytes[..length * 4], 7));

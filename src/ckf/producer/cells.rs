@@ -62,17 +62,8 @@ impl<V: Copy + Default, const N: usize> CellTable<V, N> {
         const { assert!(N <= 8, "one bit a slot") };
         debug_assert!((1..=16).contains(&shard_bits));
         let mut shards = alloc::with_capacity(1 << shard_bits)?;
-        shards.resize_with(1 << shard_bits, || Shard {
-            cells: Vec::new(),
-            len: 0,
-            pending: 0,
-        });
-        Ok(CellTable {
-            shards,
-            shard_bits,
-            seed,
-            len: 0,
-        })
+        shards.resize_with(1 << shard_bits, || Shard { cells: Vec::new(), len: 0, pending: 0 });
+        Ok(CellTable { shards, shard_bits, seed, len: 0 })
     }
 
     /// Entries.
@@ -104,11 +95,7 @@ impl<V: Copy + Default, const N: usize> CellTable<V, N> {
         for _ in 0..shard.cells.len() {
             let cell = &shard.cells[cell_index];
             if let Some(slot) = cell.find(key) {
-                return Some(Slot {
-                    shard: shard_index,
-                    cell: cell_index,
-                    slot,
-                });
+                return Some(Slot { shard: shard_index, cell: cell_index, slot });
             }
             if cell.overflow == 0 {
                 return None;
@@ -176,9 +163,7 @@ impl<V: Copy + Default, const N: usize> CellTable<V, N> {
 
     /// All entries, in no useful order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, V)> + '_ {
-        self.shards
-            .iter()
-            .flat_map(|shard| shard.cells.iter().flat_map(Cell::entries))
+        self.shards.iter().flat_map(|shard| shard.cells.iter().flat_map(Cell::entries))
     }
 
     /// Changes or drops every entry `visit` is called for: `Some` is the new value.
@@ -186,11 +171,7 @@ impl<V: Copy + Default, const N: usize> CellTable<V, N> {
         for shard_index in 0..self.shards.len() {
             for cell in 0..self.shards[shard_index].cells.len() {
                 for slot in 0..N {
-                    let at = Slot {
-                        shard: shard_index,
-                        cell,
-                        slot,
-                    };
+                    let at = Slot { shard: shard_index, cell, slot };
                     let found = &self.shards[shard_index].cells[cell];
                     if found.used & (1 << slot) == 0 {
                         continue;
@@ -214,10 +195,7 @@ impl<V: Copy + Default, const N: usize> CellTable<V, N> {
     #[inline]
     fn shard_of(&self, key: u64) -> (usize, u64) {
         let mixed = (key ^ self.seed).wrapping_mul(MIX);
-        (
-            (mixed >> (64 - self.shard_bits)) as usize,
-            mixed << self.shard_bits,
-        )
+        ((mixed >> (64 - self.shard_bits)) as usize, mixed << self.shard_bits)
     }
 
     fn make_room(&mut self, shard_index: usize, more: usize) -> Result<(), OutOfMemory> {
@@ -240,23 +218,10 @@ impl<V: Copy + Default, const N: usize> CellTable<V, N> {
     }
 
     fn rebuild(&mut self, shard_index: usize, cells: usize) -> Result<(), OutOfMemory> {
-        let empty = Cell {
-            keys: [0; N],
-            overflow: 0,
-            used: 0,
-            values: [V::default(); N],
-        };
-        let mut fresh = Shard {
-            cells: alloc::with_capacity(cells)?,
-            len: 0,
-            pending: 0,
-        };
+        let empty = Cell { keys: [0; N], overflow: 0, used: 0, values: [V::default(); N] };
+        let mut fresh = Shard { cells: alloc::with_capacity(cells)?, len: 0, pending: 0 };
         fresh.cells.resize(cells, empty);
-        for (key, value) in self.shards[shard_index]
-            .cells
-            .iter()
-            .flat_map(Cell::entries)
-        {
+        for (key, value) in self.shards[shard_index].cells.iter().flat_map(Cell::entries) {
             let (_, mixed) = self.shard_of(key);
             fresh.insert(mixed, key, value);
         }
@@ -296,11 +261,7 @@ impl<V: Copy, const N: usize> Shard<V, N> {
 
     #[inline]
     fn next(&self, cell: usize) -> usize {
-        if cell + 1 == self.cells.len() {
-            0
-        } else {
-            cell + 1
-        }
+        if cell + 1 == self.cells.len() { 0 } else { cell + 1 }
     }
 
     fn insert(&mut self, mixed: u64, key: u64, value: V) {

@@ -26,10 +26,7 @@ impl DirtyWindow {
         let words = buckets.div_ceil(64);
         let mut marks = alloc::with_capacity(words)?;
         marks.resize(words, 0);
-        Ok(DirtyWindow {
-            marks,
-            touched: Vec::new(),
-        })
+        Ok(DirtyWindow { marks, touched: Vec::new() })
     }
 
     /// Room for `touches` more marks; a bucket is only marked once.
@@ -75,9 +72,6 @@ impl DirtyWindow {
         }
         let touched = self.touched.len();
         self.touched.clear();
-        Ok(Closed {
-            touched,
-            reverted: touched - (out.len() - start),
-        })
+        Ok(Closed { touched, reverted: touched - (out.len() - start) })
     }
 }

@@ -80,25 +80,13 @@ pub struct RouterEvent {
 impl RouterEvent {
     /// An event about the worker's own device tier.
     pub fn device(source: Source, data: EventData) -> RouterEvent {
-        RouterEvent {
-            source,
-            tier: StorageTier::Device,
-            residency: ResidencyDomain::Worker,
-            data,
-        }
+        RouterEvent { source, tier: StorageTier::Device, residency: ResidencyDomain::Worker, data }
     }
 
     /// A key or block that is its own name appeared.
     pub fn stored_key(source: Source, hash: u64) -> RouterEvent {
-        let block = StoredBlock {
-            id: ExternalId(hash),
-            tokens_hash: BlockHash(hash),
-        };
-        let stored = EventData::Stored {
-            parent: None,
-            start_position: None,
-            blocks: vec![block],
-        };
+        let block = StoredBlock { id: ExternalId(hash), tokens_hash: BlockHash(hash) };
+        let stored = EventData::Stored { parent: None, start_position: None, blocks: vec![block] };
         RouterEvent::device(source, stored)
     }
 
@@ -144,18 +132,9 @@ mod tests {
 
     #[test]
     fn only_the_workers_device_tier_enters_the_filter() {
-        let source = Source {
-            worker_id: 1,
-            dp_rank: 0,
-        };
+        let source = Source { worker_id: 1, dp_rank: 0 };
         let admission = |data: &EventData, tier, residency| {
-            RouterEvent {
-                source,
-                tier,
-                residency,
-                data: data.clone(),
-            }
-            .admission()
+            RouterEvent { source, tier, residency, data: data.clone() }.admission()
         };
         let removed = EventData::Removed(vec![ExternalId(1)]);
         use {Admission::*, ResidencyDomain as R, StorageTier as T};
@@ -165,13 +144,7 @@ mod tests {
         assert_eq!(admission(&removed, T::Device, R::CacheOwner), Refused);
         assert_eq!(admission(&removed, T::External, R::Unknown), Refused);
         assert_eq!(admission(&EventData::Cleared, T::Disk, R::Worker), Applies);
-        assert_eq!(
-            admission(&EventData::Cleared, T::Device, R::Unknown),
-            Applies
-        );
-        assert_eq!(
-            admission(&EventData::Cleared, T::Device, R::CacheOwner),
-            Ignored
-        );
+        assert_eq!(admission(&EventData::Cleared, T::Device, R::Unknown), Applies);
+        assert_eq!(admission(&EventData::Cleared, T::Device, R::CacheOwner), Ignored);
     }
 }

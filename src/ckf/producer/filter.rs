@@ -147,16 +147,9 @@ impl Filter {
         debug_assert_eq!(self.format, old.format);
         let mut published = alloc::with_capacity(old.words.len())?;
         published.extend_from_slice(&old.words);
-        old.dirty
-            .touched()
-            .iter()
-            .for_each(|&(index, word)| published[index as usize] = word);
+        old.dirty.touched().iter().for_each(|&(index, word)| published[index as usize] = word);
         let mut dirty = DirtyWindow::new(self.words.len())?;
-        let differs = published
-            .iter()
-            .zip(&self.words)
-            .filter(|(a, b)| a != b)
-            .count();
+        let differs = published.iter().zip(&self.words).filter(|(a, b)| a != b).count();
         dirty.reserve(differs, self.words.len())?;
         for (index, (&before, &now)) in published.iter().zip(&self.words).enumerate() {
             if before != now {
@@ -178,11 +171,7 @@ impl Filter {
     fn relocate(&mut self, at: Address) -> Result<(), NoPlace> {
         self.undo.clear();
         let mut carried = at.fingerprint;
-        let mut index = if self.random.next() & 1 == 0 {
-            at.bucket_a
-        } else {
-            at.bucket_b
-        };
+        let mut index = if self.random.next() & 1 == 0 { at.bucket_a } else { at.bucket_b };
         for _ in 0..self.max_kicks {
             let word = self.words[index as usize];
             let slot = (self.random.next() % bucket::SLOTS as u64) as usize;
@@ -196,9 +185,7 @@ impl Filter {
                 self.undo.push((index, next));
                 self.words[index as usize] = bucket::set(next, slot, carried);
                 self.touches += self.undo.len() as u64;
-                self.undo
-                    .iter()
-                    .for_each(|&(index, before)| self.dirty.mark(index, before));
+                self.undo.iter().for_each(|&(index, before)| self.dirty.mark(index, before));
                 return Ok(());
             }
         }
@@ -257,14 +244,9 @@ mod tests {
     #[test]
     fn relocation_keeps_every_resident() {
         let mut filter = filter(256, 500);
-        let held: Vec<u64> = (0..)
-            .filter(|hash| insert(&mut filter, *hash).is_ok())
-            .take(970)
-            .collect();
-        assert!(
-            held.iter()
-                .all(|hash| filter.contains(filter.address(SequenceHash(*hash))))
-        );
+        let held: Vec<u64> =
+            (0..).filter(|hash| insert(&mut filter, *hash).is_ok()).take(970).collect();
+        assert!(held.iter().all(|hash| filter.contains(filter.address(SequenceHash(*hash)))));
         filter.reserve_removals(held.len()).unwrap();
         for hash in held {
             filter.remove(filter.address(SequenceHash(hash))).unwrap();
@@ -283,13 +265,7 @@ mod tests {
         filter.reserve_removals(1).unwrap();
         filter.remove(at).unwrap();
         let closed = filter.close_window(&mut images).unwrap();
-        assert_eq!(
-            closed,
-            Closed {
-                touched: 1,
-                reverted: 1
-            }
-        );
+        assert_eq!(closed, Closed { touched: 1, reverted: 1 });
         assert!(images.is_empty());
         insert(&mut filter, 1).unwrap();
         filter.close_window(&mut images).unwrap();

@@ -94,21 +94,18 @@ impl DcCkfState {
             Admission::Applies => {}
         }
         applied.first_error = match &event.data {
-            EventData::Stored {
-                parent,
-                start_position,
-                blocks,
-            } => self.store(event.source, *parent, *start_position, blocks),
+            EventData::Stored { parent, start_position, blocks } => {
+                self.store(event.source, *parent, *start_position, blocks)
+            }
             EventData::Removed(ids) => {
                 let before = self.counters.unknown_removals;
                 let error = self.remove(event.source, ids);
                 applied.unknown_removals = self.counters.unknown_removals - before;
                 error
             }
-            EventData::Cleared => self
-                .ownership
-                .source_idx(event.source)
-                .and_then(|idx| self.clear(idx)),
+            EventData::Cleared => {
+                self.ownership.source_idx(event.source).and_then(|idx| self.clear(idx))
+            }
         };
         self.counters.events += 1;
         self.pending_events += 1;
@@ -215,8 +212,7 @@ impl DcCkfState {
         if ids.len() == 1 {
             return;
         }
-        ids.iter()
-            .for_each(|id| self.ownership.prefetch(source, *id));
+        ids.iter().for_each(|id| self.ownership.prefetch(source, *id));
         for &id in ids {
             if let Link::Owned(hash) = self.ownership.link(source, id) {
                 self.ownership.prefetch_hash(hash);
@@ -243,9 +239,7 @@ impl DcCkfState {
     ) -> Result<(), EventError> {
         if self.ownership.count(hash) == 1 {
             let at = self.filter.address(hash);
-            self.filter
-                .remove(at)
-                .map_err(|_| EventError::IndexerInvariantViolation)?;
+            self.filter.remove(at).map_err(|_| EventError::IndexerInvariantViolation)?;
         }
         self.ownership.remove(source, id, hash);
         Ok(())
@@ -253,10 +247,7 @@ impl DcCkfState {
 
     fn clear(&mut self, source: SourceIdx) -> Option<EventError> {
         // A clear may empty any bucket, so room for all that the source could touch.
-        if let Err(error) = self
-            .filter
-            .reserve_removals(self.ownership.edges_of(source))
-        {
+        if let Err(error) = self.filter.reserve_removals(self.ownership.edges_of(source)) {
             return Some(error.into());
         }
         let filter = &mut self.filter;

@@ -63,19 +63,13 @@ impl Owners {
     }
 
     pub(super) fn count(self) -> u32 {
-        if self.is_inline() {
-            self.sources().count() as u32
-        } else {
-            self.0
-        }
+        if self.is_inline() { self.sources().count() as u32 } else { self.0 }
     }
 
     /// The inline owners.
     pub(super) fn sources(self) -> impl Iterator<Item = SourceIdx> {
         let fields = if self.is_inline() { FIELDS } else { 0 };
-        (0..fields)
-            .map(move |field| self.field(field))
-            .filter(|source| *source != NOBODY)
+        (0..fields).map(move |field| self.field(field)).filter(|source| *source != NOBODY)
     }
 
     pub(super) fn holds_inline(self, source: SourceIdx) -> bool {

@@ -86,29 +86,19 @@ impl Ownership {
 
     /// Sources with at least one edge.
     pub(super) fn members(&self) -> usize {
-        self.sources
-            .iter()
-            .flatten()
-            .filter(|source| source.edges() > 0)
-            .count()
+        self.sources.iter().flatten().filter(|source| source.edges() > 0).count()
     }
 
     /// Bytes of all tables.
     pub(super) fn bytes(&self) -> usize {
-        let lineages: usize = self
-            .sources
-            .iter()
-            .flatten()
-            .map(|source| source.lineage.bytes())
-            .sum();
+        let lineages: usize =
+            self.sources.iter().flatten().map(|source| source.lineage.bytes()).sum();
         self.hashes.bytes() + lineages
     }
 
     /// The edges of `hash`.
     pub(super) fn count(&self, hash: SequenceHash) -> u32 {
-        self.hashes
-            .get(hash.0)
-            .map_or(0, |owners| Owners(owners).count())
+        self.hashes.get(hash.0).map_or(0, |owners| Owners(owners).count())
     }
 
     /// Brings the table entries of a block near.
@@ -136,10 +126,7 @@ impl Ownership {
 
     /// The numbers of all ranks of a worker.
     pub(super) fn sources_of_worker(&self, worker_id: u64) -> Vec<SourceIdx> {
-        let ranks = self
-            .by_name
-            .iter()
-            .filter(|(name, _)| name.worker_id == worker_id);
+        let ranks = self.by_name.iter().filter(|(name, _)| name.worker_id == worker_id);
         let mut found: Vec<SourceIdx> = ranks.map(|(_, idx)| *idx).collect();
         found.sort_unstable();
         found
@@ -201,10 +188,7 @@ impl Ownership {
         if state.omitted.is_empty() {
             return Link::Unknown;
         }
-        state
-            .omitted
-            .get(&id)
-            .map_or(Link::Unknown, |canonical| Link::Omitted(*canonical))
+        state.omitted.get(&id).map_or(Link::Unknown, |canonical| Link::Omitted(*canonical))
     }
 
     /// Makes room for these edges of `source`, so that adding them cannot fail. Hashes may change
@@ -226,9 +210,7 @@ impl Ownership {
                 Some(owners) => {
                     all_inline = false;
                     for owner in owners.sources() {
-                        self.source_mut(owner)
-                            .lineage
-                            .reserve(std::iter::once(hash.0))?;
+                        self.source_mut(owner).lineage.reserve(std::iter::once(hash.0))?;
                     }
                     self.spill(owners, hash);
                 }
@@ -238,9 +220,7 @@ impl Ownership {
             return Ok(());
         }
         // All ids, because an alias later in the batch can push an inline edge into the lineage.
-        self.source_mut(source)
-            .lineage
-            .reserve(edges.iter().map(|(id, _)| id.0))
+        self.source_mut(source).lineage.reserve(edges.iter().map(|(id, _)| id.0))
     }
 
     /// Room for `more` omissions of `source`.
@@ -311,19 +291,12 @@ impl Ownership {
         source: SourceIdx,
         mut release: impl FnMut(SequenceHash, bool) -> bool,
     ) {
-        let Ownership {
-            hashes,
-            sources,
-            edges,
-            ..
-        } = self;
+        let Ownership { hashes, sources, edges, .. } = self;
         let state = sources[source as usize].as_mut().expect("a live source");
         state.omitted = FnvHashMap::default();
         state.lineage.retain(|_, canonical| {
             let hash = SequenceHash(canonical);
-            let last = hashes
-                .get(canonical)
-                .is_some_and(|owners| Owners(owners).count() == 1);
+            let last = hashes.get(canonical).is_some_and(|owners| Owners(owners).count() == 1);
             if !release(hash, last) {
                 return Some(canonical);
             }
@@ -368,20 +341,16 @@ impl Ownership {
     pub(super) fn iter_omitted(
         &self,
     ) -> impl Iterator<Item = (Source, ExternalId, SequenceHash)> + '_ {
-        self.sources.iter().flatten().flat_map(|source| {
-            source
-                .omitted
-                .iter()
-                .map(|(id, hash)| (source.name, *id, *hash))
-        })
+        self.sources
+            .iter()
+            .flatten()
+            .flat_map(|source| source.omitted.iter().map(|(id, hash)| (source.name, *id, *hash)))
     }
 
     /// All hashes with their counts, in no useful order.
     #[cfg(test)]
     pub(super) fn iter_counts(&self) -> impl Iterator<Item = (SequenceHash, u32)> + '_ {
-        self.hashes
-            .iter()
-            .map(|(hash, owners)| (SequenceHash(hash), Owners(owners).count()))
+        self.hashes.iter().map(|(hash, owners)| (SequenceHash(hash), Owners(owners).count()))
     }
 
     /// Moves the inline edges of `hash` to the lineages of their sources, where room must have

@@ -38,12 +38,7 @@ impl DcCkfState {
         fresh.counters = self.counters;
         fresh.adopt(self, ranks)?;
         for event in listing {
-            let EventData::Stored {
-                parent,
-                start_position,
-                blocks,
-            } = &event.data
-            else {
+            let EventData::Stored { parent, start_position, blocks } = &event.data else {
                 return Err(ReplaceError::ForeignEvent);
             };
             if !ranks.contains(&event.source) {
@@ -69,11 +64,7 @@ impl DcCkfState {
             }
         }
         let mut omitted = Vec::new();
-        for entry in old
-            .ownership
-            .iter_omitted()
-            .filter(|(source, ..)| !ranks.contains(source))
-        {
+        for entry in old.ownership.iter_omitted().filter(|(source, ..)| !ranks.contains(source)) {
             alloc::reserve(&mut omitted, 1)?;
             omitted.push(entry);
         }

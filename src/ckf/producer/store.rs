@@ -77,19 +77,14 @@ impl DcCkfState {
         }
         self.choose_candidates(plan, source)?;
         self.ownership.reserve(source, &plan.candidates)?;
-        self.ownership
-            .reserve_omissions(source, plan.candidates.len())?;
+        self.ownership.reserve_omissions(source, plan.candidates.len())?;
         self.filter.reserve_insertions(plan.candidates.len())?;
         Ok(())
     }
 
     /// Picks the blocks the source does not own yet.
     fn choose_candidates(&self, plan: &mut StorePlan, source: SourceIdx) -> Result<(), EventError> {
-        let StorePlan {
-            chain,
-            candidates,
-            seen,
-        } = plan;
+        let StorePlan { chain, candidates, seen } = plan;
         for (index, &(id, hash)) in chain.iter().enumerate() {
             let known = match seen.enter(chain, index) {
                 Some(earlier) => Link::Owned(chain[earlier].1),

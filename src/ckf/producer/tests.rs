@@ -10,11 +10,7 @@ mod faults;
 mod model;
 
 fn producer(expected_blocks: u64) -> DcCkfState {
-    DcCkfState::new(ProducerConfig {
-        expected_blocks,
-        ..ProducerConfig::default()
-    })
-    .unwrap()
+    DcCkfState::new(ProducerConfig { expected_blocks, ..ProducerConfig::default() }).unwrap()
 }
 
 fn source(worker_id: u64, dp_rank: u32) -> Source {
@@ -22,10 +18,8 @@ fn source(worker_id: u64, dp_rank: u32) -> Source {
 }
 
 fn stored(source: Source, parent: Option<u64>, blocks: &[(u64, u64)]) -> RouterEvent {
-    let block = |&(id, hash): &(u64, u64)| StoredBlock {
-        id: ExternalId(id),
-        tokens_hash: BlockHash(hash),
-    };
+    let block =
+        |&(id, hash): &(u64, u64)| StoredBlock { id: ExternalId(id), tokens_hash: BlockHash(hash) };
     let data = EventData::Stored {
         parent: parent.map(ExternalId),
         start_position: None,
@@ -39,10 +33,7 @@ fn apply(state: &mut DcCkfState, event: &RouterEvent) -> Applied {
 }
 
 fn event_of(step: &Value) -> RouterEvent {
-    let who = source(
-        vectors::num(&step["worker"]),
-        vectors::num(&step["dp_rank"]) as u32,
-    );
+    let who = source(vectors::num(&step["worker"]), vectors::num(&step["dp_rank"]) as u32);
     let event = &step["event"];
     if event == "cleared" {
         return RouterEvent::device(who, EventData::Cleared);
@@ -54,18 +45,11 @@ fn event_of(step: &Value) -> RouterEvent {
     let parent = (!event["parent"].is_null()).then(|| vectors::num(&event["parent"]));
     let blocks: Vec<(u64, u64)> = vectors::rows(&event["blocks"])
         .iter()
-        .map(|block| {
-            (
-                vectors::num(&block["external"]),
-                vectors::num(&block["tokens_hash"]),
-            )
-        })
+        .map(|block| (vectors::num(&block["external"]), vectors::num(&block["tokens_hash"])))
         .collect();
     let mut made = stored(who, parent, &blocks);
     if let EventData::Stored { start_position, .. } = &mut made.data {
-        *start_position = event["start_position"]
-            .as_u64()
-            .map(|position| position as u32);
+        *start_position = event["start_position"].as_u64().map(|position| position as u32);
     }
     made
 }
@@ -85,10 +69,7 @@ fn residents(state: &DcCkfState) -> Vec<[u64; 4]> {
             }
         }
     }
-    found
-        .into_iter()
-        .map(|([a, b, f], n)| [a.into(), b.into(), f.into(), n])
-        .collect()
+    found.into_iter().map(|([a, b, f], n)| [a.into(), b.into(), f.into(), n]).collect()
 }
 
 fn hex(value: u64) -> String {
@@ -96,11 +77,8 @@ fn hex(value: u64) -> String {
 }
 
 fn state_of(state: &DcCkfState) -> Value {
-    let mut owners: Vec<(u64, u32)> = state
-        .ownership
-        .iter_counts()
-        .map(|(hash, count)| (hash.0, count))
-        .collect();
+    let mut owners: Vec<(u64, u32)> =
+        state.ownership.iter_counts().map(|(hash, count)| (hash.0, count)).collect();
     owners.sort_unstable();
     let mut lineage: Vec<(Source, ExternalId, SequenceHash)> =
         state.ownership.iter_edges().collect();
@@ -134,10 +112,7 @@ fn event_scripts_match_the_vectors() {
             table_seed: 1,
         })
         .unwrap();
-        assert_eq!(
-            state.format().bucket_count,
-            vectors::num(&script["bucket_count"])
-        );
+        assert_eq!(state.format().bucket_count, vectors::num(&script["bucket_count"]));
         for step in vectors::rows(&script["steps"]) {
             let mut images = Vec::new();
             let applied = state.apply(&event_of(step), &mut images);
@@ -148,30 +123,16 @@ fn event_scripts_match_the_vectors() {
                 assert_eq!(state.sizes().unique_hashes, state.sizes().occupied_slots);
                 continue;
             }
-            assert_eq!(
-                applied.unknown_removals,
-                vectors::num(&step["unknown_removals"])
-            );
-            assert_eq!(
-                Some(applied.boundary),
-                step["publication_boundary"].as_bool()
-            );
+            assert_eq!(applied.unknown_removals, vectors::num(&step["unknown_removals"]));
+            assert_eq!(Some(applied.boundary), step["publication_boundary"].as_bool());
             let count = (!images.is_empty()).then_some(images.len() as u64);
-            assert_eq!(
-                count,
-                step["published_image_count"].as_u64(),
-                "{name}: {step}"
-            );
+            assert_eq!(count, step["published_image_count"].as_u64(), "{name}: {step}");
             assert_eq!(state_of(&state), step["state_after"], "{name}: {step}");
         }
         let counters = state.counters();
         let total = |name: &str| vectors::num(&script[name]);
         assert_eq!(counters.parent_not_found, total("parent_not_found_total"));
-        assert_eq!(
-            counters.capacity_omissions,
-            total("capacity_failures_total"),
-            "{name}"
-        );
+        assert_eq!(counters.capacity_omissions, total("capacity_failures_total"), "{name}");
         if !omitting {
             assert_eq!(counters.unknown_removals, total("unknown_removals_total"));
         }
@@ -182,42 +143,24 @@ fn event_scripts_match_the_vectors() {
 fn ids_of_engines_are_names_and_not_hashes() {
     // Two engines name the same content differently, and different content alike.
     let mut state = producer(64);
-    apply(
-        &mut state,
-        &stored(source(1, 0), None, &[(7, 100), (8, 200)]),
-    );
-    apply(
-        &mut state,
-        &stored(source(2, 0), None, &[(8, 100), (7, 200)]),
-    );
+    apply(&mut state, &stored(source(1, 0), None, &[(7, 100), (8, 200)]));
+    apply(&mut state, &stored(source(2, 0), None, &[(8, 100), (7, 200)]));
     let first = SequenceHash(100);
     let second = first.child(BlockHash(200));
-    assert_eq!(
-        (state.owner_count(first), state.owner_count(second)),
-        (2, 2)
-    );
+    assert_eq!((state.owner_count(first), state.owner_count(second)), (2, 2));
     assert_eq!(state.owner_count(SequenceHash(7)), 0);
     apply(&mut state, &RouterEvent::removed_keys(source(1, 0), [7]));
-    assert_eq!(
-        (state.owner_count(first), state.owner_count(second)),
-        (1, 2)
-    );
+    assert_eq!((state.owner_count(first), state.owner_count(second)), (1, 2));
     apply(&mut state, &RouterEvent::removed_keys(source(2, 0), [7]));
-    assert_eq!(
-        (state.owner_count(first), state.owner_count(second)),
-        (1, 1)
-    );
+    assert_eq!((state.owner_count(first), state.owner_count(second)), (1, 1));
 }
 
 #[test]
 fn an_omitted_block_is_unknown_but_its_children_resolve() {
     let mut state = producer(1);
     let who = source(1, 0);
-    let fill: Vec<RouterEvent> = (1..=8)
-        .map(|hash| RouterEvent::stored_key(who, hash))
-        .collect();
-    fill.iter()
-        .for_each(|event| assert_eq!(apply(&mut state, event).first_error, None));
+    let fill: Vec<RouterEvent> = (1..=8).map(|hash| RouterEvent::stored_key(who, hash)).collect();
+    fill.iter().for_each(|event| assert_eq!(apply(&mut state, event).first_error, None));
     let full = |applied: Applied| applied.first_error == Some(EventError::CapacityExhausted);
     assert!(full(apply(&mut state, &stored(who, None, &[(90, 9)]))));
     let sizes = state.sizes();
@@ -230,18 +173,12 @@ fn an_omitted_block_is_unknown_but_its_children_resolve() {
 
     // With room, the same store succeeds, and the child hangs on the same chain.
     apply(&mut state, &RouterEvent::removed_keys(who, [1, 2]));
-    assert_eq!(
-        apply(&mut state, &stored(who, Some(90), &[(91, 10)])).first_error,
-        None
-    );
+    assert_eq!(apply(&mut state, &stored(who, Some(90), &[(91, 10)])).first_error, None);
     assert_eq!(state.owner_count(SequenceHash(9).child(BlockHash(10))), 1);
     assert_eq!(state.owner_count(SequenceHash(9)), 0);
 
     // Removing the omitted one is unknown, and then nothing of it is left.
-    assert_eq!(
-        apply(&mut state, &RouterEvent::removed_keys(who, [90])).unknown_removals,
-        1
-    );
+    assert_eq!(apply(&mut state, &RouterEvent::removed_keys(who, [90])).unknown_removals, 1);
     let orphan = apply(&mut state, &stored(who, Some(90), &[(92, 10)]));
     assert_eq!(orphan.first_error, Some(EventError::ParentBlockNotFound));
 }
@@ -254,10 +191,7 @@ fn events_about_something_else_do_not_count() {
     assert_eq!(apply(&mut state, &event), Applied::default());
     event.residency = ResidencyDomain::Unknown;
     let refused = apply(&mut state, &event);
-    assert_eq!(
-        refused.first_error,
-        Some(EventError::UnsupportedResidencyDomain)
-    );
+    assert_eq!(refused.first_error, Some(EventError::UnsupportedResidencyDomain));
     assert!(!refused.boundary);
     assert_eq!(state.counters(), ProducerCounters::default());
     // An empty store is an event that changes nothing.
@@ -270,25 +204,16 @@ fn events_about_something_else_do_not_count() {
 fn workers_and_ranks_leave_whole() {
     let mut state = producer(64);
     for (worker, rank, hash) in [(1, 0, 10), (1, 1, 10), (1, 1, 11), (2, 0, 11)] {
-        apply(
-            &mut state,
-            &RouterEvent::stored_key(source(worker, rank), hash),
-        );
+        apply(&mut state, &RouterEvent::stored_key(source(worker, rank), hash));
     }
-    apply(
-        &mut state,
-        &stored(source(1, 1), None, &[(70, 12), (71, 13)]),
-    );
+    apply(&mut state, &stored(source(1, 1), None, &[(70, 12), (71, 13)]));
     assert!(state.remove_rank(source(1, 0), &mut Vec::new()).boundary);
     assert_eq!(state.owner_count(SequenceHash(10)), 1);
     let mut images = Vec::new();
     state.remove_worker(1, &mut images);
     assert!(!images.is_empty());
     let sizes = state.sizes();
-    assert_eq!(
-        (sizes.members, sizes.unique_hashes, sizes.occupied_slots),
-        (1, 1, 1)
-    );
+    assert_eq!((sizes.members, sizes.unique_hashes, sizes.occupied_slots), (1, 1, 1));
     state.remove_worker(3, &mut Vec::new());
     assert_eq!(state.owner_count(SequenceHash(11)), 1);
 }
@@ -303,16 +228,11 @@ fn replacing_ranks_publishes_only_what_differs() {
     }
     let before = state.words().to_vec();
 
-    let listing: Vec<RouterEvent> = (105..112)
-        .map(|hash| RouterEvent::stored_key(replaced, hash))
-        .collect();
+    let listing: Vec<RouterEvent> =
+        (105..112).map(|hash| RouterEvent::stored_key(replaced, hash)).collect();
     let mut images = Vec::new();
-    state
-        .replace_ranks(&[replaced], &listing, &mut images)
-        .unwrap();
-    let counts: Vec<u32> = (100..112)
-        .map(|hash| state.owner_count(SequenceHash(hash)))
-        .collect();
+    state.replace_ranks(&[replaced], &listing, &mut images).unwrap();
+    let counts: Vec<u32> = (100..112).map(|hash| state.owner_count(SequenceHash(hash))).collect();
     assert_eq!(counts, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1]);
     assert_eq!(state.owner_count(SequenceHash(1)), 1);
     let mut mirror = before;
@@ -327,52 +247,19 @@ fn replacing_ranks_publishes_only_what_differs() {
     assert_eq!(refused, Err(ReplaceError::ForeignEvent));
     let orphan = [stored(replaced, Some(999), &[(1, 1)])];
     let refused = state.replace_ranks(&[replaced], &orphan, &mut images);
-    assert_eq!(
-        refused,
-        Err(ReplaceError::Event(EventError::ParentBlockNotFound))
-    );
+    assert_eq!(refused, Err(ReplaceError::Event(EventError::ParentBlockNotFound)));
     assert_eq!(mirror, state.words());
 }
 
 #[test]
 fn a_configuration_out_of_range_is_named() {
-    let base = ProducerConfig {
-        expected_blocks: 8,
-        ..ProducerConfig::default()
-    };
+    let base = ProducerConfig { expected_blocks: 8, ..ProducerConfig::default() };
     let error = |config| DcCkfState::new(config).map(|_| ()).unwrap_err();
-    assert_eq!(
-        error(ProducerConfig {
-            expected_blocks: 0,
-            ..base
-        }),
-        BuildError::NoExpectedBlocks
-    );
-    assert_eq!(
-        error(ProducerConfig {
-            max_kicks: 0,
-            ..base
-        }),
-        BuildError::MaxKicks(0)
-    );
-    assert_eq!(
-        error(ProducerConfig {
-            max_kicks: 4097,
-            ..base
-        }),
-        BuildError::MaxKicks(4097)
-    );
-    let never = ProducerConfig {
-        publish_every_n_events: 0,
-        ..base
-    };
+    assert_eq!(error(ProducerConfig { expected_blocks: 0, ..base }), BuildError::NoExpectedBlocks);
+    assert_eq!(error(ProducerConfig { max_kicks: 0, ..base }), BuildError::MaxKicks(0));
+    assert_eq!(error(ProducerConfig { max_kicks: 4097, ..base }), BuildError::MaxKicks(4097));
+    let never = ProducerConfig { publish_every_n_events: 0, ..base };
     assert_eq!(error(never), BuildError::PublishEveryZero);
-    let vast = ProducerConfig {
-        expected_blocks: u64::MAX,
-        ..base
-    };
-    assert_eq!(
-        error(vast),
-        BuildError::Format(FormatError::TooManyBlocks(u64::MAX))
-    );
+    let vast = ProducerConfig { expected_blocks: u64::MAX, ..base };
+    assert_eq!(error(vast), BuildError::Format(FormatError::TooManyBlocks(u64::MAX)));
 }

@@ -5,12 +5,7 @@ use super::*;
 /// Everything about a state that anyone can see.
 fn fingerprint(state: &DcCkfState) -> (Value, Vec<u64>, ProducerCounters, usize) {
     let window = state.sizes().pending_buckets;
-    (
-        state_of(state),
-        state.words().to_vec(),
-        state.counters(),
-        window,
-    )
+    (state_of(state), state.words().to_vec(), state.counters(), window)
 }
 
 fn filled() -> DcCkfState {
@@ -22,10 +17,7 @@ fn filled() -> DcCkfState {
     .unwrap();
     for worker in 0..4 {
         apply(&mut state, &RouterEvent::stored_key(source(worker, 0), 5));
-        apply(
-            &mut state,
-            &stored(source(worker, 0), None, &[(70, 1), (71, 2), (72, 3)]),
-        );
+        apply(&mut state, &stored(source(worker, 0), None, &[(70, 1), (71, 2), (72, 3)]));
     }
     state
 }
@@ -96,36 +88,23 @@ fn a_removal_or_clear_without_memory_changes_nothing() {
 
 #[test]
 fn a_replacement_or_snapshot_without_memory_changes_nothing() {
-    let listing: Vec<RouterEvent> = (0..20)
-        .map(|hash| RouterEvent::stored_key(source(1, 0), hash))
-        .collect();
+    let listing: Vec<RouterEvent> =
+        (0..20).map(|hash| RouterEvent::stored_key(source(1, 0), hash)).collect();
     at_every_reservation(|state| {
-        state
-            .replace_ranks(&[source(1, 0)], &listing, &mut Vec::new())
-            .is_ok()
+        state.replace_ranks(&[source(1, 0)], &listing, &mut Vec::new()).is_ok()
     });
-    at_every_reservation(|state| {
-        state
-            .barrier_snapshot(&mut Vec::new(), &mut Vec::new())
-            .is_ok()
-    });
+    at_every_reservation(|state| state.barrier_snapshot(&mut Vec::new(), &mut Vec::new()).is_ok());
 }
 
 #[test]
 fn building_without_memory_is_an_error() {
     for n in 0.. {
         crate::ckf::alloc::fail_at(n);
-        let built = DcCkfState::new(ProducerConfig {
-            expected_blocks: 8,
-            ..Default::default()
-        });
+        let built = DcCkfState::new(ProducerConfig { expected_blocks: 8, ..Default::default() });
         if !crate::ckf::alloc::allow_all() {
             assert!(built.is_ok() && n > 3);
             return;
         }
-        assert_eq!(
-            built.map(|_| ()).unwrap_err(),
-            BuildError::OutOfMemory(OutOfMemory)
-        );
+        assert_eq!(built.map(|_| ()).unwrap_err(), BuildError::OutOfMemory(OutOfMemory));
     }
 }

@@ -15,9 +15,7 @@ struct Model {
 impl Model {
     fn count(&self, hash: u64) -> usize {
         let edges = self.names.values().flat_map(BTreeMap::values);
-        edges
-            .filter(|(held, owned)| *owned && *held == hash)
-            .count()
+        edges.filter(|(held, owned)| *owned && *held == hash).count()
     }
 
     /// Applies a store whose omitted blocks are taken from the state under test: the filter
@@ -92,23 +90,11 @@ impl Model {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Store {
-        who: Source,
-        parent: Option<u64>,
-        blocks: Vec<(u64, u64)>,
-    },
-    Remove {
-        who: Source,
-        ids: Vec<u64>,
-    },
-    Clear {
-        who: Source,
-    },
+    Store { who: Source, parent: Option<u64>, blocks: Vec<(u64, u64)> },
+    Remove { who: Source, ids: Vec<u64> },
+    Clear { who: Source },
     RemoveWorker(u64),
-    Replace {
-        who: Source,
-        hashes: Vec<u64>,
-    },
+    Replace { who: Source, hashes: Vec<u64> },
 }
 
 fn any_source() -> impl Strategy<Value = Source> {
@@ -136,22 +122,15 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 fn run(step: &Step, state: &mut DcCkfState, model: &mut Model, images: &mut Vec<BucketImage>) {
     match step {
-        Step::Store {
-            who,
-            parent,
-            blocks,
-        } => {
+        Step::Store { who, parent, blocks } => {
             let applied = state.apply(&stored(*who, *parent, blocks), images);
-            let expected = model.store(*who, *parent, blocks, |hash, _| {
-                state.owner_count(SequenceHash(hash)) == 0
-            });
+            let expected = model
+                .store(*who, *parent, blocks, |hash, _| state.owner_count(SequenceHash(hash)) == 0);
             assert_eq!(applied.first_error, expected);
         }
         Step::Remove { who, ids } => {
-            let applied = state.apply(
-                &RouterEvent::removed_keys(*who, ids.iter().copied()),
-                images,
-            );
+            let applied =
+                state.apply(&RouterEvent::removed_keys(*who, ids.iter().copied()), images);
             assert_eq!(applied.first_error, None);
             ids.iter().for_each(|id| model.remove(*who, *id));
         }
@@ -164,10 +143,8 @@ fn run(step: &Step, state: &mut DcCkfState, model: &mut Model, images: &mut Vec<
             model.names.retain(|who, _| who.worker_id != *worker);
         }
         Step::Replace { who, hashes } => {
-            let listing: Vec<RouterEvent> = hashes
-                .iter()
-                .map(|hash| RouterEvent::stored_key(*who, *hash))
-                .collect();
+            let listing: Vec<RouterEvent> =
+                hashes.iter().map(|hash| RouterEvent::stored_key(*who, *hash)).collect();
             state.replace_ranks(&[*who], &listing, images).unwrap();
             model.names.remove(who);
             // A roomy filter places everything; the tight one is not run with replacements.
@@ -184,15 +161,9 @@ fn compare(state: &DcCkfState, model: &Model) {
     assert_eq!(edges, model.edges());
 
     let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
-    model
-        .edges()
-        .iter()
-        .for_each(|(_, _, hash)| *counts.entry(hash.0).or_default() += 1);
-    let found: BTreeMap<u64, u32> = state
-        .ownership
-        .iter_counts()
-        .map(|(hash, count)| (hash.0, count))
-        .collect();
+    model.edges().iter().for_each(|(_, _, hash)| *counts.entry(hash.0).or_default() += 1);
+    let found: BTreeMap<u64, u32> =
+        state.ownership.iter_counts().map(|(hash, count)| (hash.0, count)).collect();
     assert_eq!(found, counts);
 
     let mut expected: BTreeMap<[u64; 3], u64> = BTreeMap::new();
@@ -203,17 +174,12 @@ fn compare(state: &DcCkfState, model: &Model) {
         let key = [pair[0].into(), pair[1].into(), at.fingerprint.into()];
         *expected.entry(key).or_default() += 1;
     }
-    let found: BTreeMap<[u64; 3], u64> = residents(state)
-        .into_iter()
-        .map(|[a, b, f, n]| ([a, b, f], n))
-        .collect();
+    let found: BTreeMap<[u64; 3], u64> =
+        residents(state).into_iter().map(|[a, b, f, n]| ([a, b, f], n)).collect();
     assert_eq!(found, expected);
 
     let sizes = state.sizes();
-    let members = model
-        .names
-        .values()
-        .filter(|names| names.values().any(|(_, owned)| *owned));
+    let members = model.names.values().filter(|names| names.values().any(|(_, owned)| *owned));
     assert_eq!(sizes.members, members.count());
     assert_eq!(sizes.contributions, model.edges().len());
     assert_eq!(sizes.unique_hashes, sizes.occupied_slots);

@@ -1,0 +1,165 @@
+//! A producer and its own lane in one process: the local datacenter's part of a consumer.
+//!
+//! Events are admitted while the lane follows. When it falls out (which needs a fault, since
+//! nothing is lost in between), admission stays closed until a recovery installs a new snapshot
+//! under a new epoch.
+
+use std::collections::VecDeque;
+
+use super::bucket::BucketImage;
+use super::consumer::lane::{AssignError, LaneIngestor, LaneOutcome};
+use super::identity::{LaneLease, ProducerIdentity};
+use super::producer::{Applied, DcCkfState, RouterEvent};
+use super::publication::CkfDelta;
+use super::publisher::{DcCkfPublisher, DeliveryFailed, DeltaSink, PublishError};
+
+/// Why an adapter cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdapterError {
+    /// The identity names another format than the producer has.
+    #[error("the producer's filter has another format than its identity names")]
+    WrongFormat,
+    /// The lane refused the assignment.
+    #[error(transparent)]
+    Assign(#[from] AssignError),
+    /// The publisher is fenced or out of memory.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The lane did not take what it was given; recover.
+    #[error("the local lane answered {}", .0.label())]
+    Lane(LaneOutcome),
+    /// Closed until a recovery succeeds. The event was not applied.
+    #[error("admission is closed until the lane is recovered")]
+    AdmissionClosed,
+    /// No epoch is left.
+    #[error("no assignment epoch is left")]
+    EpochsExhausted,
+}
+
+/// The queue between publisher and lane.
+#[derive(Debug, Default)]
+struct Fifo(VecDeque<CkfDelta>);
+
+impl DeltaSink for Fifo {
+    fn deliver(&mut self, delta: CkfDelta) -> Result<(), DeliveryFailed> {
+        self.0.push_back(delta);
+        Ok(())
+    }
+}
+
+/// One producer, its publisher and one lane.
+#[derive(Debug)]
+pub struct LocalCkfAdapter {
+    state: DcCkfState,
+    publisher: DcCkfPublisher<Fifo>,
+    lane: LaneIngestor,
+    lease: LaneLease,
+    open: bool,
+    images: Vec<BucketImage>,
+}
+
+impl LocalCkfAdapter {
+    /// Joins a producer and a claimed lane, and installs the first snapshot.
+    pub fn new(
+        state: DcCkfState,
+        identity: ProducerIdentity,
+        lane: LaneIngestor,
+        lease: LaneLease,
+    ) -> Result<LocalCkfAdapter, AdapterError> {
+        if *state.format() != identity.format {
+            return Err(AdapterError::WrongFormat);
+        }
+        let publisher = DcCkfPublisher::new(identity, Fifo::default());
+        let images = Vec::new();
+        let mut adapter = LocalCkfAdapter { state, publisher, lane, lease, open: false, images };
+        adapter.install(lease)?;
+        Ok(adapter)
+    }
+
+    /// Applies one event to the producer and what came of it to the lane.
+    pub fn apply_event(&mut self, event: &RouterEvent) -> Result<Applied, AdapterError> {
+        if !self.open {
+            return Err(AdapterError::AdmissionClosed);
+        }
+        let mut images = std::mem::take(&mut self.images);
+        let applied = self.state.apply(event, &mut images);
+        self.forward(images)?;
+        Ok(applied)
+    }
+
+    /// Publishes the open window and checks that the lane has everything.
+    pub fn exact_consumer_drain(&mut self) -> Result<u64, AdapterError> {
+        if !self.open {
+            return Err(AdapterError::AdmissionClosed);
+        }
+        self.open = false;
+        let mut images = std::mem::take(&mut self.images);
+        self.state.flush(&mut images).map_err(PublishError::from)?;
+        self.forward(images)?;
+        let marker = self.publisher.exact_drain_marker().ok_or(AdapterError::AdmissionClosed)?;
+        match self.lane.complete_drain(&marker) {
+            LaneOutcome::DrainAcknowledged { installed_sequence } => {
+                self.open = true;
+                Ok(installed_sequence)
+            }
+            other => Err(AdapterError::Lane(other)),
+        }
+    }
+
+    /// Starts the lane anew from a snapshot, under the next epoch. What the old lease has not
+    /// seen is not sent to it: the snapshot holds it.
+    pub fn recover_snapshot(&mut self) -> Result<(), AdapterError> {
+        self.open = false;
+        let epoch =
+            self.lease.assignment_epoch.checked_add(1).ok_or(AdapterError::EpochsExhausted)?;
+        self.lease.assignment_epoch = epoch;
+        self.publisher.retire_lease();
+        self.publisher.sink_mut().0.clear();
+        self.install(self.lease)
+    }
+
+    /// The producer, for reports.
+    pub fn producer(&self) -> &DcCkfState {
+        &self.state
+    }
+
+    /// The lane, for reports.
+    pub fn lane(&self) -> &LaneIngestor {
+        &self.lane
+    }
+
+    fn install(&mut self, lease: LaneLease) -> Result<(), AdapterError> {
+        self.lane.assign(*self.publisher.identity(), lease)?;
+        let snapshot = self.publisher.snapshot_after_barrier(&mut self.state, lease)?;
+        match self.lane.install_snapshot(&snapshot) {
+            LaneOutcome::SnapshotInstalled { .. } => {
+                self.open = true;
+                Ok(())
+            }
+            other => Err(AdapterError::Lane(other)),
+        }
+    }
+
+    /// Publishes a batch and lets the lane take it. On a failure admission stays closed.
+    fn forward(&mut self, images: Vec<BucketImage>) -> Result<(), AdapterError> {
+        if images.is_empty() {
+            self.images = images;
+            return Ok(());
+        }
+        let open = std::mem::replace(&mut self.open, false);
+        self.publisher.publish(images)?;
+        while let Some(delta) = self.publisher.sink_mut().0.pop_front() {
+            match self.lane.apply_delta(&delta) {
+                LaneOutcome::DeltaApplied { .. } => {}
+                other => return Err(AdapterError::Lane(other)),
+            }
+            self.images = delta.images;
+            self.images.clear();
+        }
+        self.open = open;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

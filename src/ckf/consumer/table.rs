@@ -1,0 +1,142 @@
+//! The transposed table: all lanes of one bucket side by side, shared with every query.
+//!
+//! Queries and ingestors share the words and the ready mask, nothing else. The contract is weak on
+//! purpose: a query may see some new and some old words of one delta, and one that captured a
+//! ready bit may finish after the lane was retired. Words are stored and loaded relaxed, one
+//! atomic store an image; the snapshot's stores are ordered before the lane's ready bit by the
+//! release in [`LaneTable::activate`], and a query begins with one acquire load of the mask.
+//!
+//! A row holds as many words as the next power of two of the configured lanes, so that four
+//! datacenters do not fetch the memory of sixteen. Rows are aligned to their own size.
+
+use crate::ckf::addressing::{Address, Addressing};
+use crate::ckf::alloc::{self, OutOfMemory};
+use crate::ckf::format::CkfFormat;
+use crate::ckf::simd::{self, Kernel};
+use crate::ckf::sync::{AtomicU16, AtomicU64, Ordering};
+
+/// Lanes of one consumer.
+pub const LANES: usize = 16;
+
+/// Sixteen words on two cache lines: one bucket of sixteen lanes, or several of fewer.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(in crate::ckf) struct Row(pub(in crate::ckf) [AtomicU64; LANES]);
+
+/// The table and its readiness.
+#[derive(Debug)]
+pub(super) struct LaneTable {
+    rows: Vec<Row>,
+    /// Words of one bucket, as a power of two.
+    stride_bits: u32,
+    buckets: usize,
+    addressing: Addressing,
+    kernel: Kernel,
+    ready: AtomicU16,
+    claimed: AtomicU16,
+}
+
+impl LaneTable {
+    /// A zeroed table for lanes 0 to `lanes - 1` of a checked format.
+    pub(super) fn new(format: &CkfFormat, lanes: usize) -> Result<LaneTable, OutOfMemory> {
+        debug_assert!((1..=LANES).contains(&lanes));
+        let stride_bits = lanes.next_power_of_two().trailing_zeros();
+        let rows_needed = (format.buckets() << stride_bits).div_ceil(LANES);
+        let mut rows = alloc::with_capacity(rows_needed)?;
+        simd::advise_huge_pages(&mut rows);
+        rows.resize_with(rows_needed, || Row(std::array::from_fn(|_| AtomicU64::new(0))));
+        Ok(LaneTable {
+            rows,
+            stride_bits,
+            buckets: format.buckets(),
+            addressing: Addressing::new(format),
+            kernel: Kernel::detect(),
+            ready: AtomicU16::new(0),
+            claimed: AtomicU16::new(0),
+        })
+    }
+
+    /// Buckets of every lane.
+    pub(super) fn buckets(&self) -> usize {
+        self.buckets
+    }
+
+    /// Bytes of the words.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&self.rows[..])
+    }
+
+    /// The lanes that may be asked now: one acquire load.
+    #[inline]
+    pub(super) fn ready(&self) -> u16 {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// Lets queries see a lane whose words are complete.
+    pub(super) fn activate(&self, lane: u8) {
+        self.ready.fetch_or(1 << lane, Ordering::Release);
+    }
+
+    /// Takes a lane out of later queries.
+    pub(super) fn retire(&self, lane: u8) {
+        self.ready.fetch_and(!(1 << lane), Ordering::AcqRel);
+    }
+
+    /// Claims a lane for one ingestor; false when it is claimed already.
+    pub(super) fn claim(&self, lane: u8) -> bool {
+        self.claimed.fetch_or(1 << lane, Ordering::AcqRel) & (1 << lane) == 0
+    }
+
+    /// Gives a claimed lane back.
+    pub(super) fn release(&self, lane: u8) {
+        self.claimed.fetch_and(!(1 << lane), Ordering::AcqRel);
+    }
+
+    /// Writes one word.
+    #[inline]
+    pub(super) fn store(&self, lane: u8, bucket: u32, word: u64) {
+        self.cell(lane, bucket).store(word, Ordering::Relaxed);
+    }
+
+    /// Reads one word.
+    pub(super) fn load(&self, lane: u8, bucket: u32) -> u64 {
+        self.cell(lane, bucket).load(Ordering::Relaxed)
+    }
+
+    /// Where a hash lies.
+    #[inline]
+    pub(super) fn address(&self, hash: crate::ckf::hashing::SequenceHash) -> Address {
+        self.addressing.address(hash)
+    }
+
+    /// Brings both rows of an address near.
+    #[inline]
+    pub(super) fn prefetch(&self, at: Address) {
+        for bucket in [at.bucket_a, at.bucket_b] {
+            let words = self.row(bucket);
+            simd::prefetch(&words[0]);
+            if words.len() > 8 {
+                simd::prefetch(&words[8]);
+            }
+        }
+    }
+
+    /// The lanes that hold each of the addressed fingerprints, ready or not.
+    #[inline]
+    pub(super) fn probe(&self, addresses: &[Address], masks: &mut [u16]) {
+        simd::probe(self.kernel, &self.rows, self.stride_bits, addresses, masks);
+    }
+
+    #[inline]
+    fn row(&self, bucket: u32) -> &[AtomicU64] {
+        let start = (bucket as usize) << self.stride_bits;
+        &self.rows[start / LANES].0[start % LANES..][..1 << self.stride_bits]
+    }
+
+    #[inline]
+    fn cell(&self, lane: u8, bucket: u32) -> &AtomicU64 {
+        debug_assert!(usize::from(lane) < 1 << self.stride_bits);
+        let index = ((bucket as usize) << self.stride_bits) + usize::from(lane);
+        &self.rows[index / LANES].0[index % LANES]
+    }
+}
