@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod dispatch;
 pub mod document;
+pub mod gossip;
 pub mod hash;
 pub mod net;
 pub mod node;

@@ -3,7 +3,7 @@
 //! A frame is an ASCII header (`   $2014$ <id> <type> <flags> <version> <same_dc> *<dlen> <data>
 //! *<plen>\r\n`) and a body. This module knows headers ([`header`]), the extension field that
 //! torc nodes put into `data` ([`ext`]), the body cipher ([`crypto`]) and the envelopes of control
-//! messages ([`control`]); it knows nothing of connections, of ids in flight, or of what a body says.
+//! messages ([`control`]); it knows nothing of connections, ids in flight, or what a body says.
 //!
 //! Source: `Netflix/dynomite` `src/dyn_dnode_msg.c`, as measured on the wire; the recorded frames
 //! are in `tests/vectors/dnode-frames.json`.

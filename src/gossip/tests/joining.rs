@@ -1,0 +1,179 @@
+//! Nodes find each other, and only those of their own cluster.
+
+use super::world::{World, defaults, local, seed, slot};
+use crate::gossip::{Claim, EventKind, JOIN_MAX_MS, Reach, Settings, Source};
+use crate::proto::dnode::control::ControlSeal;
+use crate::ring::{PeerState, Topology};
+use crate::token::DynToken;
+
+#[test]
+fn a_node_that_knows_one_seed_learns_the_ring_and_is_learnt() {
+    for n in [2, 3, 8, 20, 50] {
+        let mut world = World::of(n, n as u64);
+        let took = world.run_until(5000, World::all_up);
+        assert_eq!(world.ring_digests().len(), 1, "{n} nodes see one ring");
+        assert!(world.alive().all(|(_, m)| m.peers().len() == n));
+        // Two rounds and the binary logarithm of N further ones.
+        let rounds = 2 + u64::from(usize::BITS - n.leading_zeros());
+        assert!(took <= rounds * 550, "{n} nodes took {took} ms");
+        assert_eq!(world.downs(&[]), []);
+    }
+}
+
+#[test]
+fn a_chain_of_seeds_is_enough() {
+    let mut world = World::new(4);
+    for i in 0..12 {
+        let seeds = if i == 0 { vec![] } else { vec![seed(i - 1)] };
+        world.start(local(i), defaults(), seeds);
+    }
+    world.run_until(6000, World::all_up);
+    assert_eq!(world.ring_digests().len(), 1);
+}
+
+#[test]
+fn an_address_without_a_slot_is_enough_for_joining() {
+    let mut world = World::of(3, 1);
+    let i = world.start(local(3), defaults(), vec![]);
+    world.poke(i, |m, _| m.add_contact(seed(1).addr));
+    world.run_until(3000, World::all_up);
+    assert_eq!(world.m(i).peers().len(), 4);
+}
+
+#[test]
+fn a_large_ring_takes_a_newcomer_in_a_few_rounds() {
+    let mut world = World::of(80, 80);
+    world.run_until(8000, World::all_up);
+    world.start(local(80), defaults(), vec![seed(7)]);
+    let took = world.run_until(6000, World::all_up);
+    assert!(took <= 9 * 550, "{took} ms");
+    assert_eq!(world.ring_digests().len(), 1);
+}
+
+#[test]
+fn seeds_are_planned_for_before_they_answer() {
+    let mut world = World::new(1);
+    world.start(local(0), defaults(), vec![seed(0), seed(1), seed(2)]);
+    assert_eq!(world.m(0).peers().len(), 3, "its own entry is skipped");
+    world.run(60_000);
+    assert_eq!(world.reach(0, &slot(1)), Some(Reach::Unreached));
+    let peers = world.m(0).peers();
+    let peer = peers.iter().find(|p| p.tokens == local(1).tokens).unwrap();
+    assert!(peer.routable() && peer.state == PeerState::Normal && !peer.is_torc);
+    assert!(Topology::build(peers).is_ok());
+    let added = EventKind::Added {
+        addr: seed(1).addr,
+        source: Source::Seeds,
+    };
+    assert_eq!(world.events(0, &slot(1)), [added]);
+}
+
+#[test]
+fn two_clusters_never_merge() {
+    let mut world = World::of(4, 1);
+    let green = Settings::new(ControlSeal::new("green", None));
+    for i in 4..8 {
+        world.start(local(i), green.clone(), vec![seed(4), seed(0)]);
+    }
+    world.run(30_000);
+    for i in 0..4 {
+        assert_eq!(world.m(i).peers().len(), 4);
+    }
+    for i in 4..8 {
+        // The foreign seed stays a name, the others are the own cluster.
+        assert_eq!(world.m(i).peers().iter().filter(|p| p.is_torc).count(), 4);
+        assert_eq!(world.reach(i, &slot(0)), Some(Reach::Unreached));
+    }
+    let refused =
+        |e: &EventKind| matches!(e, EventKind::Refused { why, .. } if why.contains("green"));
+    assert!(world.events(0, &slot(0)).iter().any(refused));
+    assert!(world.events(0, &slot(0)).len() <= 8, "reports are rare");
+    assert!(world.m(0).counters().refused > 10);
+}
+
+#[test]
+fn a_secret_keeps_others_out() {
+    let mut world = World::new(1);
+    let secret = |s: &[u8]| Settings::new(ControlSeal::new("blue", Some(s)));
+    world.start(local(0), secret(b"one"), vec![]);
+    world.start(local(1), secret(b"one"), vec![seed(0)]);
+    world.start(local(2), secret(b"two"), vec![seed(0)]);
+    world.start(local(3), defaults(), vec![seed(0)]);
+    world.run(10_000);
+    let torc = |world: &mut World, i| world.m(i).peers().iter().filter(|p| p.is_torc).count();
+    assert_eq!(torc(&mut world, 0), 2);
+    assert_eq!(torc(&mut world, 1), 2);
+    assert_eq!(torc(&mut world, 2), 1);
+    assert_eq!(torc(&mut world, 3), 1);
+}
+
+#[test]
+fn without_gossip_the_seed_list_is_final() {
+    let mut world = World::of(2, 1);
+    let mut settings = defaults();
+    settings.gossip = false;
+    let i = world.start(local(2), settings, vec![seed(0)]);
+    world.run(20_000);
+    assert_eq!(world.m(i).peers().len(), 2);
+    assert_eq!(world.m(0).peers().len(), 2);
+    assert_eq!(world.m(i).counters().sent, 0);
+}
+
+#[test]
+fn a_joining_node_becomes_normal_by_word_or_by_time() {
+    let mut world = World::of(3, 1);
+    let mut joining = local(3);
+    joining.claim = Claim::Joining;
+    let i = world.start(joining, defaults(), vec![seed(0)]);
+    world.run(2000);
+    let state = |world: &mut World, n: usize| {
+        let peers = world.m(n).peers();
+        let peer = peers.iter().find(|p| p.tokens == local(3).tokens);
+        peer.unwrap().state
+    };
+    assert_eq!(state(&mut world, 1), PeerState::Joining);
+    world.poke(i, |m, now| m.set_local_claim(Claim::Normal, now));
+    world.run(2000);
+    assert_eq!(state(&mut world, 1), PeerState::Normal);
+
+    world.kill(i);
+    world.boot(i, vec![seed(0)]);
+    world.run(JOIN_MAX_MS - 10);
+    assert_eq!(state(&mut world, 1), PeerState::Joining);
+    world.run(3000);
+    assert_eq!(state(&mut world, 1), PeerState::Normal);
+}
+
+#[test]
+fn tokens_and_ports_and_attributes_are_learnt_whole() {
+    let mut world = World::of(3, 1);
+    let mut rich = local(3);
+    rich.addr.port = 9999;
+    rich.name = "pretty".into();
+    let more = ["00", "-5", "0x000102030405060708090a0b0c0d0e0f", "0"];
+    let more = more.map(|text| DynToken::parse_config(text).unwrap());
+    rich.tokens.extend(more);
+    rich.tokens.extend((0..256).map(DynToken::from_u32));
+    let i = world.start(rich.clone(), defaults(), vec![seed(0)]);
+    world
+        .poke(i, |m, _| {
+            m.set_attribute("documents", Some("10.0.0.4:7701"))
+        })
+        .unwrap();
+    world.run_until(3000, World::all_up);
+    world.run(1000);
+    let peers = world.m(1).peers();
+    let peer = peers.iter().find(|p| p.name == "pretty").unwrap();
+    assert_eq!((peer.port, &peer.tokens), (9999, &rich.tokens));
+    let id = peer.id;
+    let documents = |world: &mut World| {
+        let record = world.m(1).member(id).unwrap().record();
+        record.attributes.get("documents").cloned()
+    };
+    assert_eq!(documents(&mut world).as_deref(), Some("10.0.0.4:7701"));
+    world
+        .poke(i, |m, _| m.set_attribute("documents", None))
+        .unwrap();
+    world.run(2000);
+    assert_eq!(documents(&mut world), None);
+}
