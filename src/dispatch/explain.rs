@@ -1,43 +1,62 @@
 //! A plan in words: what `TORC.PLAN` and `torc plan` print.
 
-use super::plan::{self, Hop, Plan, Question, Role, Standing};
-use super::requests::Request;
+use super::plan::{self, Hop, Op, Plan, Question, Role, Standing};
+use super::requests::op_of;
 use super::view::View;
+use crate::proto::args::Args;
+use crate::proto::command::Merge;
 use crate::proto::resp::spec::CommandSpec;
-use crate::ring::PeerIdx;
+use crate::ring::{Consistency, PeerIdx};
 
-/// Where a request would go and why, one fact a line.
-pub(super) fn explain(
+/// Where a request would go and why, one fact a line. `standings` are by [`PeerIdx`]; a `level`
+/// of the connection wins over the view's.
+pub fn explain(
     view: &View,
     standings: &[Standing],
-    request: &Request<'_>,
     spec: &CommandSpec,
-    keys: &[&[u8]],
+    args: &Args<'_>,
+    level: Option<Consistency>,
 ) -> Vec<String> {
-    let mut lines = vec![format!("command: {} ({:?})", spec.name, request.op)];
+    let op = op_of(view, spec, args);
+    let default = if op == Op::Read { view.read } else { view.write };
+    let level = level.unwrap_or(default);
+    let mut lines = vec![format!("command: {} ({})", spec.name, words(op))];
+    let keys: Vec<&[u8]> = spec.keys_of(args).filter_map(|i| args.get(i)).collect();
     if keys.is_empty() {
         lines.push("keys: none; served by this node".to_owned());
         return lines;
     }
     if keys.len() > 1 {
-        lines.push(format!("keys: {}, merged by {:?}", keys.len(), request.merge));
+        let how = match spec.merge {
+            Merge::None => "must have one owner",
+            Merge::Mget | Merge::Mset | Merge::SumInts | Merge::Values => {
+                "split by owner, replies merged"
+            }
+        };
+        lines.push(format!("keys: {}; {how}", keys.len()));
     }
     for key in keys {
-        explain_key(view, standings, request, key, &mut lines);
+        explain_key(view, standings, (op, level), key, &mut lines);
     }
     lines
+}
+
+fn words(op: Op) -> &'static str {
+    match op {
+        Op::Read => "read",
+        Op::Write => "write",
+    }
 }
 
 fn explain_key(
     view: &View,
     standings: &[Standing],
-    request: &Request<'_>,
+    (op, level): (Op, Consistency),
     key: &[u8],
     lines: &mut Vec<String>,
 ) {
     let token = view.hasher.token(key);
-    let write = request.op == plan::Op::Write;
-    let terms = view.terms(key, &token, write, request.level);
+    let terms = view.terms(key, &token, op == Op::Write, level);
     let owners = view.topology.owners(&token);
     lines.push(format!("key: {}", key.escape_ascii()));
     let hashed = view.hasher.tag.map_or(key, |tag| tag.tagged(key));
@@ -59,7 +78,7 @@ fn explain_key(
     let question = Question {
         topology: &view.topology,
         owners,
-        op: request.op,
+        op,
         level: terms.level,
         cap: terms.cap,
         read_fallback: view.settings.read_fallback,

@@ -2,12 +2,16 @@
 
 use super::Dispatcher;
 use super::client::ClientId;
+use super::explain::explain;
 use super::gather::Said;
+use super::plan::Op;
+use super::requests::op_of;
 use super::slot::Envelope;
 use super::view::{Now, View};
 use crate::proto::args::Args;
+use crate::proto::glob;
 use crate::proto::resp::spec::CommandSpec;
-use crate::proto::resp::{encode, table};
+use crate::proto::resp::{encode, introspect, table};
 use crate::ring::Consistency;
 
 /// The Redis version whose behaviour clients may expect.
@@ -28,7 +32,9 @@ impl Dispatcher {
         reply.clear();
         let shape = spec.shape_of(&args);
         let resp3_before = self.clients[id.0 as usize].resp3;
-        self.local_reply(view, id, spec.name, args, now, &mut reply);
+        if !introspect::answer(spec, &args, &view.settings.modules, &mut reply) {
+            self.local_reply(view, id, spec.name, args, now, &mut reply);
+        }
         // HELLO answers in the protocol it switches to, RESET in the one it leaves for.
         let envelope = match spec.name == "hello" || resp3_before {
             true => Envelope { shape, ..Envelope::default() },
@@ -297,10 +303,12 @@ impl Dispatcher {
             Ok(spec) => spec,
             Err(rejection) => return rejection.write(&command, out),
         };
-        let request = self.request(view, id, spec, command);
-        let keys: Vec<&[u8]> = spec.keys_of(&command).filter_map(|i| command.get(i)).collect();
-        let standings = self.links.standings();
-        let lines = super::explain::explain(view, standings, &request, spec, &keys);
+        let session = self.clients[id.0 as usize].session.as_deref();
+        let level = session.and_then(|s| match op_of(view, spec, &command) {
+            Op::Read => s.read,
+            Op::Write => s.write,
+        });
+        let lines = explain(view, self.links.standings(), spec, &command, level);
         encode::array(out, lines.len());
         for line in lines {
             encode::bulk(out, line.as_bytes());
@@ -343,10 +351,9 @@ fn config_get(view: &View, args: &Args<'_>, out: &mut Vec<u8>) {
         ("timeout", "0".to_owned()),
     ];
     let wanted = |name: &str| {
-        args.tail(2).iter().any(|pattern| match pattern.strip_suffix(b"*") {
-            Some(head) => name.as_bytes().starts_with(&head.to_ascii_lowercase()),
-            None => pattern.eq_ignore_ascii_case(name.as_bytes()),
-        })
+        args.tail(2)
+            .iter()
+            .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
     };
     let found: Vec<_> = known.iter().filter(|(name, _)| wanted(name)).collect();
     encode::array(out, found.len() * 2);

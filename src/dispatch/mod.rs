@@ -22,6 +22,7 @@
 //! - A reply that nobody awaits drops its connection; it never reaches a client.
 //! - Memory is bounded by [`view::Settings`]: over a limit the client is not read.
 
+pub mod explain;
 pub mod failure;
 pub mod gather;
 pub mod plan;
@@ -29,7 +30,6 @@ pub mod view;
 
 mod client;
 mod counters;
-mod explain;
 mod fragment;
 mod info;
 mod links;

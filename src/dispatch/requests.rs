@@ -54,6 +54,18 @@ pub(super) struct Request<'a> {
 /// What a client may send before it gave the password.
 const BEFORE_AUTH: [&str; 4] = ["auth", "hello", "quit", "reset"];
 
+/// Whether a command reads or writes, by effect or, if so configured, by the reference's table.
+pub(super) fn op_of(view: &View, spec: &CommandSpec, args: &Args<'_>) -> Op {
+    let class = match view.settings.reference_classes {
+        false => spec.class_of(args),
+        true => spec.reference_class_of(args),
+    };
+    match class {
+        Class::Read | Class::Admin => Op::Read,
+        Class::Write => Op::Write,
+    }
+}
+
 impl<'a> Request<'a> {
     /// The question to put for this request when `frame` is what replicas get.
     pub(super) fn ask<'b>(&self, frame: &'b Frame<'b>) -> Ask<'b>
@@ -258,14 +270,7 @@ impl Dispatcher {
         spec: &'static CommandSpec,
         args: Args<'a>,
     ) -> Request<'a> {
-        let class = match view.settings.reference_classes {
-            false => spec.class_of(&args),
-            true => spec.reference_class_of(&args),
-        };
-        let op = match class {
-            Class::Read | Class::Admin => Op::Read,
-            Class::Write => Op::Write,
-        };
+        let op = op_of(view, spec, &args);
         let client = &self.clients[id.0 as usize];
         let (own, default) = match (op, &client.session) {
             (_, None) => (None, if op == Op::Read { view.read } else { view.write }),
