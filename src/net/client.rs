@@ -17,6 +17,7 @@ use crate::dispatch::{ClientId, ClientKind, Conn};
 impl Core {
     /// Serves a new connection until it ends.
     pub(super) fn accept(self: &Rc<Core>, socket: Socket, kind: ClientKind) {
+        let remote = socket.remote();
         let (read, write) = match socket.into_halves() {
             Ok(halves) => halves,
             Err(error) => {
@@ -26,6 +27,9 @@ impl Core {
             }
         };
         let id = self.dispatcher.borrow_mut().add_client(kind);
+        if kind == ClientKind::Peer {
+            self.remotes.borrow_mut().insert(id, remote);
+        }
         let io = Io { write, blocked: false, waker: None };
         self.ios.borrow_mut().insert(Conn::Client(id), io);
         let core = Rc::clone(self);
@@ -38,6 +42,7 @@ impl Core {
     fn forget(self: &Rc<Core>, id: ClientId) {
         self.dispatcher.borrow_mut().remove_client(id);
         self.ios.borrow_mut().remove(&Conn::Client(id));
+        self.remotes.borrow_mut().remove(&id);
         self.connections.fetch_sub(1, Ordering::Relaxed);
         self.after_input();
     }

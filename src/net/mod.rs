@@ -5,6 +5,7 @@
 //! clients and its connections to the datastore and to every peer.
 
 pub mod clock;
+pub mod control_link;
 pub mod listener;
 pub mod worker;
 

@@ -31,6 +31,16 @@ pub(super) enum WriteHalf {
 }
 
 impl Socket {
+    /// The other end's address, for people.
+    pub(super) fn remote(&self) -> String {
+        match self {
+            Socket::Tcp(socket) => {
+                socket.peer_addr().map_or_else(|_| String::new(), |a| a.ip().to_string())
+            }
+            Socket::Unix(_) => "unix".to_owned(),
+        }
+    }
+
     /// Binds the connection to the current runtime.
     pub(super) fn into_halves(self) -> io::Result<(ReadHalf, WriteHalf)> {
         match self {

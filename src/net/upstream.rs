@@ -16,6 +16,7 @@ use super::stream::{ReadHalf, WriteHalf, tcp_halves, unix_halves};
 use super::worker::{Core, Io, READ_BYTES, StoreAddress};
 use crate::dispatch::failure::Cause;
 use crate::dispatch::{Conn, Target, UpId, UpstreamError};
+use crate::gossip::Link;
 use crate::proto::resp::encode;
 
 /// The first pause between two attempts; it doubles from there.
@@ -47,15 +48,21 @@ impl Core {
                 Ok((read, write)) => {
                     tracing::info!(?target, "connected");
                     (pause, told) = (RETRY_FIRST, false);
+                    self.note_link(up, Link::Open);
                     let cause = self.run_upstream(up, target, read, write).await;
+                    self.note_link(up, Link::Lost);
                     tracing::info!(?target, cause = cause.text(), "connection lost");
                     self.lose_upstream(up, cause);
                 }
-                Err(error) if !told => {
-                    tracing::warn!(?target, %error, "cannot connect; trying on");
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::ConnectionRefused {
+                        self.note_link(up, Link::Refused);
+                    }
+                    if !told {
+                        tracing::warn!(?target, %error, "cannot connect; trying on");
+                    }
                     told = true;
                 }
-                Err(error) => tracing::debug!(?target, %error, "cannot connect"),
             }
             tokio::time::sleep(pause.min(most)).await;
             pause = (pause * 2).min(most);

@@ -12,14 +12,17 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::LocalSet;
+use tokio::task::{AbortHandle, LocalSet};
 
 use super::clock::Clock;
 pub use super::stream::Socket;
 use super::stream::WriteHalf;
 use crate::dispatch::failure::Cause;
 use crate::dispatch::view::View;
-use crate::dispatch::{ClientKind, Conn, Counters, Dispatcher, Embedded, Event, Target, UpId};
+use crate::dispatch::{
+    ClientId, ClientKind, Conn, Counters, Dispatcher, Embedded, Event, Target, UpId,
+};
+use crate::gossip::Link;
 use crate::ring::PeerId;
 
 /// Bytes one read takes at most while no request is unfinished.
@@ -65,6 +68,8 @@ pub struct Setup {
 pub enum Notice {
     /// A gossip or control frame.
     Control {
+        /// The address it came from.
+        from: String,
         /// DNODE type.
         kind: u8,
         /// Payload.
@@ -72,6 +77,13 @@ pub enum Notice {
     },
     /// A peer is proven to be torc.
     TorcPeer(PeerId),
+    /// One of the worker's connections to a peer was opened, lost or refused.
+    Link {
+        /// The peer.
+        peer: PeerId,
+        /// What became of the connection.
+        link: Link,
+    },
 }
 
 /// When each peer was last heard, in milliseconds of the node's clock, by [`PeerId`].
@@ -198,7 +210,16 @@ pub(super) struct Core {
     pub(super) timer_idle: Cell<bool>,
     pub(super) connections: Arc<AtomicUsize>,
     pub(super) setup: Setup,
-    upstreams: RefCell<HashMap<UpId, tokio::task::AbortHandle>>,
+    /// Where incoming peer links come from.
+    pub(super) remotes: RefCell<HashMap<ClientId, String>>,
+    upstreams: RefCell<HashMap<UpId, Upstream>>,
+}
+
+/// The task that keeps one upstream connected.
+struct Upstream {
+    task: AbortHandle,
+    target: Target,
+    open: bool,
 }
 
 async fn run(
@@ -217,6 +238,7 @@ async fn run(
         timer_idle: Cell::new(false),
         connections,
         setup,
+        remotes: RefCell::default(),
         upstreams: RefCell::default(),
     });
     tokio::task::spawn_local(Rc::clone(&core).flush_when_dirty());
@@ -278,17 +300,22 @@ impl Core {
         match event {
             Event::Connect { up, target, address } => {
                 let task = Rc::clone(self).keep_connected(up, target, address);
-                let handle = tokio::task::spawn_local(task).abort_handle();
-                self.upstreams.borrow_mut().insert(up, handle);
+                let task = tokio::task::spawn_local(task).abort_handle();
+                self.upstreams.borrow_mut().insert(up, Upstream { task, target, open: false });
             }
             Event::Disconnect { up } => {
-                if let Some(handle) = self.upstreams.borrow_mut().remove(&up) {
-                    handle.abort();
-                }
+                let upstream = self.upstreams.borrow_mut().remove(&up);
                 self.ios.borrow_mut().remove(&Conn::Upstream(up));
+                if let Some(upstream) = upstream {
+                    upstream.task.abort();
+                    if upstream.open {
+                        self.tell_link(upstream.target, Link::Lost);
+                    }
+                }
             }
-            Event::Control { kind, body, .. } => {
-                let _ = self.setup.notices.send(Notice::Control { kind, body });
+            Event::Control { from, kind, body } => {
+                let from = self.remotes.borrow().get(&from).cloned().unwrap_or_default();
+                let _ = self.setup.notices.send(Notice::Control { from, kind, body });
             }
             Event::TorcPeer { peer } => {
                 let _ = self.setup.notices.send(Notice::TorcPeer(peer));
@@ -331,6 +358,20 @@ impl Core {
             waker.wake();
         }
         self.after_input();
+    }
+
+    /// Notes what became of an upstream's connection, and tells the control plane about peers'.
+    pub(super) fn note_link(&self, up: UpId, link: Link) {
+        let mut upstreams = self.upstreams.borrow_mut();
+        let Some(upstream) = upstreams.get_mut(&up) else { return };
+        upstream.open = link == Link::Open;
+        self.tell_link(upstream.target, link);
+    }
+
+    fn tell_link(&self, target: Target, link: Link) {
+        if let Target::Peer(peer) = target {
+            let _ = self.setup.notices.send(Notice::Link { peer, link });
+        }
     }
 
     pub(super) fn note_heard(&self, target: Target) {

@@ -2,8 +2,11 @@
 
 use crate::config::{self, Config, HostPort, KeyspaceScope};
 use crate::dispatch::view::{BucketType, BucketTypes, NodeState, Protocol, Settings, View};
+use crate::gossip::{self, Addr, CSettings, Claim, LocalNode, Membership, Millis, Seed};
+use crate::proto::dnode::control::ControlSeal;
+use crate::proto::dnode::crypto::SecureOption;
 use crate::proto::resp::decode::RequestLimits;
-use crate::ring::{Consistency, Peer, PeerId, PeerState, Topology, TopologyError};
+use crate::ring::{Consistency, Peer, Topology, TopologyError};
 
 /// What an operator can change while the node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,44 +48,46 @@ pub fn view(config: &Config, knobs: &Knobs, peers: Vec<Peer>) -> Result<View, To
     })
 }
 
-/// The peer table before anybody was heard of: this node and its seeds. Seeds are planned from
+/// The membership before anybody was heard of: this node and its seeds. Seeds are planned from
 /// the start and count as errors until they are connected (decision E9).
-pub fn seed_peers(config: &Config, own: &HostPort) -> Vec<Peer> {
-    let mut peers = vec![Peer {
-        id: PeerId(0),
-        name: own.to_string(),
-        host: own.host.clone(),
-        port: own.port,
+pub fn membership(config: &Config, own: &HostPort, wall_ms: u64, now: Millis) -> Membership {
+    let secret = config.cluster.secret.as_ref().map(|s| s.expose().as_bytes());
+    let seal = ControlSeal::new(config.cluster_name(), secret);
+    let settings = gossip::Settings {
+        gossip: config.cluster.gossips(),
+        gossip_interval_ms: config.cluster.gossip_interval_ms,
+        phi_threshold: config.cluster.phi_threshold,
+        join_max_ms: config.cluster.join_max_ms,
+        c: CSettings {
+            send: config.reference_gossip.enabled && !config.cluster.torc_only,
+            interval_ms: config.reference_gossip.interval_ms,
+            accept: !config.cluster.torc_only && secret.is_none(),
+            secure: SecureOption::None,
+        },
+        ..gossip::Settings::new(seal)
+    };
+    let local = LocalNode {
         dc: config.datacenter.clone(),
         rack: config.rack.clone(),
         tokens: config.tokens.clone(),
-        state: PeerState::Normal,
-        reachable: true,
-        is_local: true,
-        is_torc: true,
-    }];
-    for seed in &config.seeds {
-        let is_self = seed.datacenter == config.datacenter
-            && seed.rack == config.rack
-            && seed.tokens.first() == config.tokens.first();
-        if is_self {
-            continue;
-        }
-        peers.push(Peer {
-            id: PeerId(peers.len() as u32),
-            name: seed.name.clone().unwrap_or_else(|| seed.address.to_string()),
-            host: seed.address.host.clone(),
-            port: seed.address.port,
-            dc: seed.datacenter.clone(),
-            rack: seed.rack.clone(),
-            tokens: seed.tokens.clone(),
-            state: PeerState::Normal,
-            reachable: true,
-            is_local: false,
-            is_torc: false,
-        });
-    }
-    peers
+        addr: Addr::new(&own.host, own.port),
+        name: config.name.clone().unwrap_or_else(|| own.to_string()),
+        generation: wall_ms.max(1),
+        claim: Claim::Normal,
+        unix_ms: wall_ms,
+    };
+    Membership::new(settings, local, seeds(config), wall_ms, now)
+}
+
+fn seeds(config: &Config) -> Vec<Seed> {
+    let seed = |seed: &config::Seed| Seed {
+        dc: seed.datacenter.clone(),
+        rack: seed.rack.clone(),
+        tokens: seed.tokens.clone(),
+        addr: Addr::new(&seed.address.host, seed.address.port),
+        name: seed.name.clone().unwrap_or_else(|| seed.address.to_string()),
+    };
+    config.seeds.iter().map(seed).collect()
 }
 
 fn settings(config: &Config) -> Settings {

@@ -20,12 +20,16 @@ use tokio::sync::mpsc;
 use crate::config::{Config, Endpoint, NoOwnAddress, Store};
 use crate::dispatch::view::View;
 use crate::dispatch::{ClientKind, Counters, Embedded};
-use crate::net::clock::Clock;
+use crate::gossip::Millis;
+use crate::net::clock::{Clock, wall_ms};
 use crate::net::listener::{Accepted, Listener, accept};
 use crate::net::worker::{Heard, Notice, Setup, StoreAddress, Worker};
 use crate::ring::{PeerId, TopologyError};
 use crate::store::{MemoryStore, StoreSettings};
 use build::Knobs;
+use control::Control;
+
+pub use control::{Change, Order, Status};
 
 /// How long a stopping node waits for what is in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
@@ -70,6 +74,10 @@ pub struct Shared {
     pub heard: Arc<Heard>,
     /// The embedded store, when it has one.
     pub embedded: Option<Arc<MemoryStore>>,
+    /// What the control plane shows.
+    pub status: Status,
+    /// What operators ask of the control plane.
+    pub orders: mpsc::UnboundedSender<Order>,
 }
 
 impl Shared {
@@ -108,12 +116,17 @@ impl Node {
         if let Some(warning) = &own.warning {
             tracing::warn!("{warning}");
         }
-        let table = build::seed_peers(&config, &own.address);
+        let clock = Clock::start();
+        let now = Millis(clock.now().mono_ms());
+        let membership = build::membership(&config, &own.address, wall_ms(), now);
+        let table = membership.peers();
         let heard = Arc::new(Heard::default());
         heard.reserve(PeerId(table.len() as u32));
         let knobs = Knobs::new(&config);
-        let view = Arc::new(ArcSwap::from_pointee(build::view(&config, &knobs, table.clone())?));
-        let (notices, inbox) = mpsc::unbounded_channel();
+        let view = Arc::new(ArcSwap::from_pointee(build::view(&config, &knobs, table)?));
+        let (notices, notices_in) = mpsc::unbounded_channel();
+        let (orders, orders_in) = mpsc::unbounded_channel();
+        let (proven, proven_in) = mpsc::unbounded_channel();
         let embedded = matches!(config.store, Store::Embedded).then(|| {
             Arc::new(MemoryStore::new(StoreSettings {
                 memory_bytes_max: config.embedded.memory_bytes_max.as_usize() as u64,
@@ -121,7 +134,6 @@ impl Node {
                 ..StoreSettings::default()
             }))
         });
-        let clock = Clock::start();
         let setup = setup(&config, &view, &embedded, clock, &heard, notices);
         let workers: Arc<[Worker]> = (0..config.worker_count())
             .map(|number| Worker::spawn(number, setup.clone()))
@@ -134,12 +146,16 @@ impl Node {
             accepted: Arc::default(),
             heard,
             embedded,
+            status: Status::default(),
+            orders,
         });
+        let control = Control::new(Arc::clone(&shared), membership, knobs, proven);
+
         report::print(&shared, &clients, &peers, &own);
         let tasks = vec![
             tokio::spawn(serve(Arc::clone(&shared), clients, ClientKind::Client)),
             tokio::spawn(serve(Arc::clone(&shared), peers, ClientKind::Peer)),
-            tokio::spawn(control::run(Arc::clone(&shared), table, knobs, inbox)),
+            tokio::spawn(control.run(notices_in, orders_in, proven_in)),
         ];
         Ok(Node { shared, tasks })
     }
