@@ -6,7 +6,10 @@
 //! scripts written for Dynomite keep working.
 
 mod check;
+mod client;
+mod demo;
 mod pid_file;
+mod plan;
 mod run;
 mod schema;
 mod token;
@@ -67,6 +70,10 @@ enum Command {
     Check(check::CheckArgs),
     /// Show the token of keys, and who owns them
     Token(token::TokenArgs),
+    /// Show where a command goes, and why
+    Plan(plan::PlanArgs),
+    /// Start a ring of eight nodes on this machine and show how to use it
+    Demo(demo::DemoArgs),
     /// Work with ring tokens
     #[command(subcommand)]
     Tokens(tokens::TokensCommand),
@@ -136,7 +143,22 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::check(&args),
         Command::Token(args) => token::token(&args),
+        Command::Plan(args) => plan::plan(&args),
+        Command::Demo(args) => demo::demo(&args),
         Command::Tokens(command) => tokens::tokens(&command),
         Command::Schema => schema::schema(),
     }
+}
+
+/// Ready at the first SIGINT or SIGTERM after the call.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }

@@ -26,6 +26,9 @@ pub(super) struct RunArgs {
     /// Write the process id to a file while running
     #[arg(short = 'p', long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
+    /// Stop when standard input ends, as the demo's nodes do
+    #[arg(long, hide = true)]
+    until_eof: bool,
     /// Refused: torc stays in the foreground
     #[arg(short = 'd', long, hide = true)]
     daemonize: bool,
@@ -81,5 +84,19 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         tracing::warn!("{warning}");
     }
     let _pid_file = args.pid_file.as_deref().map(PidFile::create).transpose()?;
-    crate::node::serve::run(config, std::future::pending()).map_err(|e| failed(&e))
+    let served = match args.until_eof {
+        true => crate::node::serve::run(config, stdin_end()),
+        false => crate::node::serve::run(config, std::future::pending()),
+    };
+    served.map_err(|e| failed(&e))
+}
+
+/// Ready when standard input ends. A thread of its own reads it: no runtime waits for that.
+async fn stdin_end() {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = ended.send(());
+    });
+    let _ = end.await;
 }
