@@ -25,6 +25,7 @@ pub mod failure;
 pub mod format;
 pub mod hashing;
 pub mod identity;
+pub mod pool;
 pub mod producer;
 pub mod publication;
 pub mod publisher;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::Shared;
 use crate::ckf::bucket::BucketImage;
 use crate::ckf::failure::{Action, Commit, Disposition, Recovery};
-use crate::ckf::identity::{LaneLease, PoolId, ProducerIdentity};
+use crate::ckf::identity::{LaneLease, ProducerIdentity};
 use crate::ckf::publication::{CkfDelta, CkfSnapshot, DrainMarker};
 
 /// Why a lane was not assigned. It is as it was before.
@@ -201,7 +201,6 @@ impl LaneOutcome {
 pub struct LaneIngestor {
     shared: Arc<Shared>,
     lane: u8,
-    pool: PoolId,
     assignment: Option<(ProducerIdentity, LaneLease)>,
     last_epoch: Option<u64>,
     /// The installed sequence while ready.
@@ -211,17 +210,9 @@ pub struct LaneIngestor {
 }
 
 impl LaneIngestor {
-    pub(super) fn new(shared: Arc<Shared>, lane: u8, pool: PoolId) -> LaneIngestor {
+    pub(super) fn new(shared: Arc<Shared>, lane: u8) -> LaneIngestor {
         let seen = vec![0; shared.table.buckets().div_ceil(64)];
-        LaneIngestor {
-            shared,
-            lane,
-            pool,
-            assignment: None,
-            last_epoch: None,
-            installed: None,
-            seen,
-        }
+        LaneIngestor { shared, lane, assignment: None, last_epoch: None, installed: None, seen }
     }
 
     /// The lane's number.
@@ -239,44 +230,13 @@ impl LaneIngestor {
         self.assignment.map(|(_, lease)| lease)
     }
 
-    /// Checks whether [`LaneIngestor::assign`] would succeed.
-    pub fn check_assignment(
-        &self,
-        identity: &ProducerIdentity,
-        lease: &LaneLease,
-    ) -> Result<(), AssignError> {
-        let (expected, actual) = (self.shared.consumer.0, lease.consumer.0);
-        if expected != actual {
-            return Err(AssignError::WrongConsumerInstance { expected, actual });
-        }
-        if lease.lane != self.lane {
-            let (expected, actual) = (self.lane, lease.lane);
-            return Err(AssignError::WrongPhysicalLane { expected, actual });
-        }
-        if identity.pool != self.pool {
-            return Err(AssignError::WrongLaneOwner { lane: self.lane });
-        }
-        if identity.format != self.shared.format {
-            return Err(AssignError::WrongFormat);
-        }
-        match self.last_epoch {
-            Some(last) if lease.assignment_epoch <= last => {
-                Err(AssignError::StaleAssignmentEpoch {
-                    minimum_exclusive: last,
-                    actual: lease.assignment_epoch,
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Takes a new producer or a new lease. The lane leaves the answers until its snapshot.
     pub fn assign(
         &mut self,
         identity: ProducerIdentity,
         lease: LaneLease,
     ) -> Result<(), AssignError> {
-        self.check_assignment(&identity, &lease)?;
+        self.shared.check_assignment(self.lane, self.last_epoch, &identity, &lease)?;
         self.leave_answers();
         self.assignment = Some((identity, lease));
         self.last_epoch = Some(lease.assignment_epoch);
@@ -452,6 +412,40 @@ impl LaneIngestor {
     fn leave_answers(&mut self) {
         self.shared.table.retire(self.lane);
         self.installed = None;
+    }
+}
+
+impl Shared {
+    /// Whether `lane` may be given to this producer under this lease. Nothing is changed.
+    pub(in crate::ckf) fn check_assignment(
+        &self,
+        lane: u8,
+        last_epoch: Option<u64>,
+        identity: &ProducerIdentity,
+        lease: &LaneLease,
+    ) -> Result<(), AssignError> {
+        let (expected, actual) = (self.consumer.0, lease.consumer.0);
+        if expected != actual {
+            return Err(AssignError::WrongConsumerInstance { expected, actual });
+        }
+        if lease.lane != lane {
+            return Err(AssignError::WrongPhysicalLane { expected: lane, actual: lease.lane });
+        }
+        if self.pool(lane) != Some(identity.pool) {
+            return Err(AssignError::WrongLaneOwner { lane });
+        }
+        if identity.format != self.format {
+            return Err(AssignError::WrongFormat);
+        }
+        match last_epoch {
+            Some(last) if lease.assignment_epoch <= last => {
+                Err(AssignError::StaleAssignmentEpoch {
+                    minimum_exclusive: last,
+                    actual: lease.assignment_epoch,
+                })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

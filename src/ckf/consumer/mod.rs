@@ -94,8 +94,9 @@ pub struct PrefixDepths {
 /// What the ingestors and the queries share.
 #[derive(Debug)]
 pub(in crate::ckf) struct Shared {
-    pub(in crate::ckf) consumer: ConsumerInstanceId,
-    pub(in crate::ckf) format: CkfFormat,
+    consumer: ConsumerInstanceId,
+    format: CkfFormat,
+    lanes: Vec<Option<PoolId>>,
     table: LaneTable,
 }
 
@@ -103,7 +104,6 @@ pub(in crate::ckf) struct Shared {
 #[derive(Debug)]
 pub struct GlobalCkfIndexer {
     shared: Arc<Shared>,
-    lanes: Vec<Option<PoolId>>,
     verification_window: usize,
 }
 
@@ -132,29 +132,33 @@ impl GlobalCkfIndexer {
         let last = last.ok_or(ConsumerError::NoLane)?;
         let table = LaneTable::new(&config.format, last + 1)?;
         Ok(GlobalCkfIndexer {
-            shared: Arc::new(Shared { consumer: config.consumer, format: config.format, table }),
-            lanes: config.lanes,
+            shared: Arc::new(Shared {
+                consumer: config.consumer,
+                format: config.format,
+                lanes: config.lanes,
+                table,
+            }),
             verification_window: config.verification_window,
         })
     }
 
     /// Claims a lane. There is one ingestor a lane; dropping it gives the lane back.
     pub fn claim_lane(&self, lane: u8) -> Result<LaneIngestor, ClaimError> {
-        let pool = self.pool(lane).ok_or(ClaimError::NoSuchLane(lane))?;
+        self.pool(lane).ok_or(ClaimError::NoSuchLane(lane))?;
         if !self.shared.table.claim(lane) {
             return Err(ClaimError::AlreadyClaimed(lane));
         }
-        Ok(LaneIngestor::new(Arc::clone(&self.shared), lane, pool))
+        Ok(LaneIngestor::new(Arc::clone(&self.shared), lane))
     }
 
     /// The pool of a lane.
     pub fn pool(&self, lane: u8) -> Option<PoolId> {
-        self.lanes.get(usize::from(lane)).copied().flatten()
+        self.shared.pool(lane)
     }
 
     /// Lanes with their pools.
     pub fn pools(&self) -> impl Iterator<Item = (u8, PoolId)> + '_ {
-        (0u8..).zip(&self.lanes).filter_map(|(lane, pool)| pool.map(|pool| (lane, pool)))
+        (0u8..).zip(&self.shared.lanes).filter_map(|(lane, pool)| pool.map(|pool| (lane, pool)))
     }
 
     /// The format of all lanes.
@@ -202,6 +206,11 @@ impl GlobalCkfIndexer {
         self.search(&mut Rolling { shared: &self.shared, blocks, chain: scratch }, blocks.len())
     }
 
+    /// What ingestors share with the queries.
+    pub(in crate::ckf) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     fn search(
         &self,
         presence: &mut impl Presence,
@@ -217,6 +226,16 @@ impl GlobalCkfIndexer {
 }
 
 impl Shared {
+    /// The pool of a lane.
+    fn pool(&self, lane: u8) -> Option<PoolId> {
+        self.lanes.get(usize::from(lane)).copied().flatten()
+    }
+
+    /// Takes a lane out of later queries.
+    pub(in crate::ckf) fn retire(&self, lane: u8) {
+        self.table.retire(lane);
+    }
+
     /// At most [`PROBE_RUN`] hashes: addresses first, so that their rows are under way together.
     #[inline]
     fn probe_run(&self, hashes: impl Iterator<Item = SequenceHash>, masks: &mut [u16]) {
