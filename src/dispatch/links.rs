@@ -1,7 +1,7 @@
 //! The upstream connections a worker holds: opened and closed as the view says, and what
 //! happens to the requests on them when they come and go.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::failure::{Cause, Failure, FailureKind};
@@ -28,7 +28,8 @@ struct PeerLink {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     store: Vec<UpId>,
-    peers: HashMap<PeerId, PeerLink>,
+    /// Ordered, so that the same history gives the same bytes.
+    peers: BTreeMap<PeerId, PeerLink>,
     /// Places in `flat` by [`PeerIdx`] of the view in use.
     places: Vec<(u32, u32)>,
     flat: Vec<UpId>,
@@ -59,10 +60,11 @@ impl Dispatcher {
         }
     }
 
-    /// Plans with another snapshot from now on. Requests in flight finish as they were planned.
+    /// Plans with another snapshot from now on. Requests in flight finish as they were planned:
+    /// a link the snapshot does not name gets no more of them, and is closed once it owes none.
     pub fn set_view(&mut self, view: Arc<View>) {
         self.view = Arc::clone(&view);
-        self.close_links_not_in(&view);
+        let gone = self.take_links_not_in(&view);
         for peer in view.topology.peers().filter(|p| !p.is_local && p.state.owns_arc()) {
             if self.links.peers.contains_key(&peer.id) {
                 continue;
@@ -78,7 +80,13 @@ impl Dispatcher {
                 .collect();
             self.links.peers.insert(peer.id, PeerLink { address, same_dc, ups });
         }
+        // What follows may plan again, so the links must already be those of the new snapshot.
         self.index_links();
+        for id in gone {
+            self.ups[id.0 as usize].retired = true;
+            self.release_waiters(id);
+            self.close_if_retired(id);
+        }
     }
 
     /// A connection was made or lost. `cause` says why it was lost.
@@ -102,6 +110,7 @@ impl Dispatcher {
             self.index_standings();
         }
         self.release_waiters(id);
+        self.close_if_retired(id);
     }
 
     /// What an upstream leads to; `None` once it was closed.
@@ -140,7 +149,8 @@ impl Dispatcher {
         id
     }
 
-    fn close_links_not_in(&mut self, view: &View) {
+    /// Forgets the links that `view` does not name, and returns their connections.
+    fn take_links_not_in(&mut self, view: &View) -> Vec<UpId> {
         let wanted: BTreeMap<PeerId, (&str, u16, bool)> = view
             .topology
             .peers()
@@ -158,23 +168,20 @@ impl Dispatcher {
             .filter(|(id, link)| !stays(id, link))
             .map(|(id, _)| *id)
             .collect();
-        for peer in gone {
-            let link = self.links.peers.remove(&peer).expect("found above");
-            for id in link.ups {
-                self.close(id);
-            }
-        }
+        let links = gone.iter().filter_map(|peer| self.links.peers.remove(peer));
+        links.flat_map(|link| link.ups).collect()
     }
 
-    fn close(&mut self, id: UpId) {
-        // A link that is given up has no time of its own to report; its requests fail now.
-        let now = Now::default();
-        if self.ups[id.0 as usize].up {
-            self.ups[id.0 as usize].up = false;
-            self.counters.upstreams_up -= 1;
-            self.fail_upstream(id, Cause::Closed, now);
+    /// Closes a link that is wanted no more, once nothing is awaited from it.
+    pub(super) fn close_if_retired(&mut self, id: UpId) {
+        let Some(up) = self.ups.get_mut(id.0 as usize) else { return };
+        if !up.retired || (up.up && up.in_flight() > 0) {
+            return;
         }
-        self.release_waiters(id);
+        if up.up {
+            up.up = false;
+            self.counters.upstreams_up -= 1;
+        }
         self.ups.remove(id.0 as usize);
         self.events.push_back(Event::Disconnect { up: id });
     }

@@ -380,7 +380,7 @@ impl Dispatcher {
         let Some(up) = self.ups.get_mut(id.0 as usize).filter(|up| up.full) else { return };
         let busy = up.out.len() > settings.upstream_output_max / 2
             || up.in_flight() > settings.upstream_in_flight_max / 2;
-        if up.up && busy {
+        if up.up && !up.retired && busy {
             return;
         }
         up.full = false;

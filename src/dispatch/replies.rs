@@ -62,6 +62,7 @@ impl Dispatcher {
             self.count_upstream_error(*error);
         }
         self.release_waiters(id);
+        self.close_if_retired(id);
         result
     }
 
@@ -164,10 +165,16 @@ impl Dispatcher {
         if failure.is_none_or(|f| f.cause == Cause::TimedOut) {
             return false;
         }
-        let request = std::mem::take(&mut self.slots[key as usize].request);
+        let slot = &mut self.slots[key as usize];
+        let generation = slot.generation;
+        let request = std::mem::take(&mut slot.request);
         let view = Arc::clone(&self.view);
         let moved = self.resend(&view, key, &request, now);
-        self.slots[key as usize].request = request;
+        // The embedded store answers at once: then the slot is gone already.
+        match self.slots.get_mut(key as usize).filter(|s| s.generation == generation) {
+            Some(slot) => slot.request = request,
+            None => self.recycle(request),
+        }
         moved
     }
 

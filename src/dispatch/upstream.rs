@@ -102,6 +102,8 @@ pub(super) struct Upstream {
     pub(super) up: bool,
     pub(super) same_dc: bool,
     pub(super) is_torc: bool,
+    /// No snapshot names it any more: it closes once its replies are here.
+    pub(super) retired: bool,
     pub(super) out: OutBuf,
     pub(super) dirty: bool,
     /// True from the moment a limit was hit until half of it is free again.
@@ -130,6 +132,7 @@ impl Upstream {
             up: false,
             same_dc,
             is_torc: false,
+            retired: false,
             out: OutBuf::new(),
             dirty: false,
             full: false,
