@@ -52,7 +52,8 @@ impl Dispatcher {
     pub(super) fn split(&mut self, view: &View, request: &Request<'_>, now: Now) -> bool {
         let step = if request.merge == Merge::Mset { 2 } else { 1 };
         let keys = (1..request.args.len()).step_by(step);
-        if keys.len() < 2 {
+        // The store has its own words for a key without a value.
+        if keys.len() < 2 || !(request.args.len() - 1).is_multiple_of(step) {
             return false;
         }
         let grouping = self.group(view, &request.args, keys);

@@ -4,6 +4,7 @@
 use bytes::{Buf, BytesMut};
 
 use super::client::{ClientId, Decoder, PeerIn};
+use super::gather::Said;
 use super::plan::Op;
 use super::requests::Stop;
 use super::send::Ask;
@@ -11,10 +12,10 @@ use super::slot::{Envelope, Owner};
 use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame, cut};
 use crate::proto::args::{Args, Span};
-use crate::proto::command::{Class, Compare};
+use crate::proto::command::{Class, Compare, Routing};
 use crate::proto::dnode::{Header, HeaderLimits, MsgType};
 use crate::proto::outbuf::SHARE_MIN;
-use crate::proto::resp::table;
+use crate::proto::resp::{encode, table};
 use crate::ring::Consistency;
 
 impl Dispatcher {
@@ -128,7 +129,11 @@ impl Dispatcher {
         }
         self.peer_in(id).header = None;
         self.counters.peer_requests_in += 1;
-        if len < SHARE_MIN {
+        if let Some(error) = self.refusal(&Args::new(&body[..len], spans)) {
+            let envelope = envelope_of(&header);
+            self.reply_in_turn(id.0, envelope, Said::Reply(&error), now);
+            *pos = body_at + len;
+        } else if len < SHARE_MIN {
             let frame = Frame::Small(&buf[body_at..body_at + len]);
             self.ask(view, &self.peer_ask(id, &header, &frame, spans), now);
             *pos = body_at + len;
@@ -139,6 +144,29 @@ impl Dispatcher {
             self.ask(view, &self.peer_ask(id, &header, &frame, spans), now);
         }
         Ok(true)
+    }
+
+    /// Why a request of another node must not reach the datastore. Its connection is shared, so
+    /// a command that changes it, or that is not answered by exactly one reply, would give one
+    /// client's answers to another. No node sends such commands on purpose.
+    fn refusal(&self, args: &Args<'_>) -> Option<Vec<u8>> {
+        let text = if args.is_empty() {
+            "ERR empty request".to_owned()
+        } else {
+            let spec = table::find(args, &self.view.settings.modules).ok()?;
+            match spec.routing_of(args) {
+                Routing::Keyed | Routing::LocalStore | Routing::AllNodes => return None,
+                Routing::Ring | Routing::Blocking => return None,
+                // The heartbeat (decision E1).
+                Routing::Node if spec.name == "ping" => return None,
+                Routing::Node | Routing::Transaction | Routing::Refused(_) | Routing::Hangup => {
+                    format!("ERR '{}' is not served on a link between nodes", spec.name)
+                }
+            }
+        };
+        let mut error = Vec::new();
+        encode::error(&mut error, text.as_bytes());
+        Some(error)
     }
 
     /// Type 3 goes straight to the datastore: no second hashing, no bounce. Type 4 is hashed
@@ -162,12 +190,7 @@ impl Dispatcher {
             local_only: true,
             tried: 0,
             owner: Owner::Client(id.0),
-            envelope: Envelope {
-                id: header.id,
-                version: header.version,
-                same_dc: header.same_dc,
-                ..Envelope::default()
-            },
+            envelope: envelope_of(header),
         };
         if header.msg_type() == MsgType::ReqForward
             && let Ok(spec) = table::find(&args, &self.view.settings.modules)
@@ -204,5 +227,15 @@ impl Dispatcher {
         self.counters.bad_requests += 1;
         self.clients[id.0 as usize].closing = true;
         Stop::Closed
+    }
+}
+
+/// An answer carries its request's id and flags.
+fn envelope_of(header: &Header) -> Envelope {
+    Envelope {
+        id: header.id,
+        version: header.version,
+        same_dc: header.same_dc,
+        ..Envelope::default()
     }
 }
