@@ -55,6 +55,8 @@ pub(super) struct Client {
     /// Slots whose replies are owed, oldest first.
     pub(super) queue: VecDeque<u32>,
     pub(super) out: OutBuf,
+    /// Bytes of replies that are parked until it is their turn.
+    pub(super) parked_bytes: usize,
     pub(super) dirty: bool,
     /// True for a connection that speaks RESP3.
     pub(super) resp3: bool,
@@ -81,6 +83,7 @@ impl Client {
             },
             queue: VecDeque::new(),
             out: OutBuf::new(),
+            parked_bytes: 0,
             dirty: false,
             resp3: false,
             trusted,
@@ -89,6 +92,11 @@ impl Client {
             blocked_on: None,
             session: None,
         }
+    }
+
+    /// Bytes of replies held for it, in its output or parked.
+    pub(super) fn owed_bytes(&self) -> usize {
+        self.out.len() + self.parked_bytes
     }
 
     /// The client's notes about itself, made on first use.

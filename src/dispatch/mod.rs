@@ -130,6 +130,8 @@ pub struct Dispatcher {
     links: Links,
     slots: Slab<Slot>,
     next_generation: u32,
+    /// Reads that were sent again and may still wait.
+    moved: Vec<timers::Moved>,
     dirty: Vec<Conn>,
     resumable: Vec<ClientId>,
     events: VecDeque<Event>,
@@ -158,6 +160,7 @@ impl Dispatcher {
             links: Links::default(),
             slots: Slab::new(),
             next_generation: 0,
+            moved: Vec::new(),
             dirty: Vec::new(),
             resumable: Vec::new(),
             events: VecDeque::new(),
@@ -367,7 +370,7 @@ impl Dispatcher {
         if client.paused
             && client.blocked_on.is_none()
             && client.queue.len() <= settings.client_in_flight_max / 2
-            && client.out.len() <= settings.client_output_max / 2
+            && client.owed_bytes() <= settings.client_output_max / 2
         {
             client.paused = false;
             self.resumable.push(ClientId(key));

@@ -9,7 +9,7 @@ use super::gather::{Gather, Said, Verdict};
 use super::plan::{self, Op, Question};
 use super::send::rack_bit;
 use super::slot::{Envelope, Owner, Stage};
-use super::upstream::{NOBODY, Target, Ticket, UpId, UpstreamError};
+use super::upstream::{NOBODY, TOO_LATE, Target, Ticket, UpId, UpstreamError};
 use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame, cut};
 use crate::proto::args::Args;
@@ -35,7 +35,10 @@ impl Dispatcher {
             let up = &mut self.ups[id.0 as usize];
             let frame = match up.next_reply(&buf[pos..]) {
                 Ok(Some(frame)) => frame,
-                Ok(None) => break Ok(()),
+                Ok(None) => {
+                    pos += up.take_junk();
+                    break Ok(());
+                }
                 Err(error) => break Err(error),
             };
             let ticket = self.take_ticket(id, frame.id, now);
@@ -44,7 +47,7 @@ impl Dispatcher {
             }
             let len = frame.header + frame.body;
             match ticket {
-                Some(ticket) if frame.body >= SHARE_MIN && ticket.slot != NOBODY => {
+                Some(ticket) if frame.body >= SHARE_MIN && ticket.slot < TOO_LATE => {
                     let mut body = cut(buf, &mut pos, len);
                     body.advance(frame.header);
                     self.answer(ticket, Said::Large(body), now);
@@ -104,14 +107,17 @@ impl Dispatcher {
 
     /// Hands what one replica said to the slot that asked, if it still waits.
     pub(super) fn answer(&mut self, ticket: Ticket, said: Said<'_>, now: Now) {
-        if ticket.slot == NOBODY {
-            return;
+        match ticket.slot {
+            NOBODY => return,
+            TOO_LATE => {
+                self.counters.late_replies += 1;
+                return;
+            }
+            _ => {}
         }
+        // A vote may have been decided without this replica.
         let waiting = |s: &&mut super::slot::Slot| s.generation == ticket.generation;
-        let Some(slot) = self.slots.get_mut(ticket.slot as usize).filter(waiting) else {
-            self.counters.late_replies += 1;
-            return;
-        };
+        let Some(slot) = self.slots.get_mut(ticket.slot as usize).filter(waiting) else { return };
         match &mut slot.stage {
             Stage::Single => {
                 if slot.request.is_empty() || !self.move_read(ticket.slot, &said, now) {
@@ -208,8 +214,9 @@ impl Dispatcher {
         let (Ok(()), Some(leg)) = (planned, leg) else { return false };
         let slot = &mut self.slots[key as usize];
         slot.tried |= rack_bit(leg.rack);
-        let generation = slot.generation;
+        let (generation, started_us) = (slot.generation, slot.started_us);
         self.counters.retried_reads += 1;
+        self.limit_moved((key, generation), started_us / 1000, leg.peer);
         self.send_read(&Frame::Small(request), args, &leg, (key, generation), now);
         true
     }
@@ -248,6 +255,9 @@ impl Dispatcher {
         let slot = &mut self.slots[key as usize];
         slot.parked.lend(spare);
         let mut failure = None;
+        if let (Owner::Client(client), Some(bytes)) = (slot.owner, said.bytes()) {
+            self.clients[client as usize].parked_bytes += bytes.len();
+        }
         match said {
             Said::Reply(bytes) => slot.parked.copy(bytes),
             Said::Large(bytes) => slot.parked.share(bytes),
@@ -263,7 +273,9 @@ impl Dispatcher {
             let Stage::Done(failure) = slot.stage else { break };
             let parked = std::mem::take(&mut slot.parked);
             let envelope = slot.envelope;
-            self.clients[client as usize].queue.pop_front();
+            let waiting = &mut self.clients[client as usize];
+            waiting.queue.pop_front();
+            waiting.parked_bytes -= parked.as_slice().len();
             self.free(key);
             let said = match (failure, parked.shared()) {
                 (Some(failure), _) => Said::Failed(failure),

@@ -143,7 +143,7 @@ impl Dispatcher {
             return false;
         }
         if client.queue.len() >= settings.client_in_flight_max
-            || client.out.len() >= settings.client_output_max
+            || client.owed_bytes() >= settings.client_output_max
         {
             client.paused = true;
             self.counters.pauses_client_limit += 1;

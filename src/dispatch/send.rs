@@ -203,7 +203,7 @@ impl Dispatcher {
             && ask.key.is_some()
             && plan.groups.is_empty()
             && view.settings.read_fallback
-            && view.topology.local_racks().len() > 1
+            && (2..=TRIED_RACKS_MAX).contains(&view.topology.local_racks().len())
             && ask.frame.as_slice().len() < SHARE_MIN
     }
 
@@ -378,7 +378,10 @@ impl Dispatcher {
     }
 }
 
-/// The bit of a rack in [`Ask::tried`]; racks beyond 64 have none and are tried once more.
+/// Racks that [`Ask::tried`] has a bit for. In a datacenter of more, reads are sent once only.
+const TRIED_RACKS_MAX: usize = u64::BITS as usize;
+
+/// The bit of a rack in [`Ask::tried`].
 pub(super) fn rack_bit(rack: u16) -> u64 {
     1u64.checked_shl(u32::from(rack)).unwrap_or(0)
 }

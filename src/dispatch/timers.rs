@@ -4,8 +4,10 @@
 use super::Dispatcher;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
-use super::upstream::{NOBODY, Target, UpId};
+use super::slot::Stage;
+use super::upstream::{NOBODY, Target, UpId, Upstream};
 use super::view::Now;
+use crate::ring::PeerIdx;
 
 /// A peer link that was silent this long is asked whether it lives.
 const HEARTBEAT_MS: u64 = 1000;
@@ -18,6 +20,16 @@ const REMOTE_DC_EXTRA_MS: u64 = 5000;
 
 /// The least time between two looks at the deadlines.
 const TICK_MS: u64 = 20;
+
+/// A read that was sent again. The FIFO it stands in now knows when it was sent there; its
+/// client waits since the first time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    slot: u32,
+    generation: u32,
+    deadline_ms: u64,
+    failure: Failure,
+}
 
 impl Dispatcher {
     /// When a request sent to `id` now must be answered.
@@ -42,12 +54,14 @@ impl Dispatcher {
             };
             [up.next_deadline_ms(), heartbeat, self.stalled_at_ms(up)].into_iter().flatten().min()
         });
-        due.min().map(|at| at.max(now.mono_ms() + TICK_MS))
+        let moved = self.moved.iter().map(|m| m.deadline_ms);
+        due.chain(moved).min().map(|at| at.max(now.mono_ms() + TICK_MS))
     }
 
     /// Fails what was not answered in time and asks silent peers whether they live. Returns the
     /// upstreams that were silent for so long that the shell must reopen them.
     pub fn on_deadline(&mut self, now: Now) -> Vec<UpId> {
+        self.expire_moved(now);
         let mut stalled = Vec::new();
         let ids: Vec<UpId> = self.ups.iter().map(|(key, _)| UpId(key as u32)).collect();
         for id in ids {
@@ -76,7 +90,7 @@ impl Dispatcher {
 
     /// An upstream that owes replies and sent no byte for twice the datastore's deadline is
     /// given up (decision D5).
-    fn stalled_at_ms(&self, up: &super::upstream::Upstream) -> Option<u64> {
+    fn stalled_at_ms(&self, up: &Upstream) -> Option<u64> {
         let settings = &self.view.settings;
         let since = up.waiting_since_ms.max(up.last_heard_ms);
         (up.in_flight() > 0).then(|| since + 2 * settings.timeout_ms * settings.timeout_factor)
@@ -90,10 +104,49 @@ impl Dispatcher {
                     Failure::new(FailureKind::PeerRefused, Cause::TimedOut).at(peer)
                 }
             };
-            if ticket.slot != NOBODY {
+            if ticket.slot != NOBODY && self.is_waiting(ticket.slot, ticket.generation) {
                 self.counters.timeouts += 1;
             }
             self.answer(ticket, Said::Failed(failure), now);
         }
+    }
+
+    /// Lets a read that moves to `peer` wait no longer than if it had been sent there at first.
+    pub(super) fn limit_moved(
+        &mut self,
+        (slot, generation): (u32, u32),
+        started_ms: u64,
+        peer: PeerIdx,
+    ) {
+        let settings = &self.view.settings;
+        let allowed_ms = (settings.timeout_ms + SAME_DC_EXTRA_MS) * settings.timeout_factor;
+        let kind = match peer == self.view.topology.local() {
+            true => FailureKind::StoreRefused,
+            false => FailureKind::PeerRefused,
+        };
+        let failure = Failure::new(kind, Cause::TimedOut).at(self.view.topology.peer(peer).id);
+        let deadline_ms = started_ms + allowed_ms;
+        self.moved.push(Moved { slot, generation, deadline_ms, failure });
+    }
+
+    fn expire_moved(&mut self, now: Now) {
+        for moved in std::mem::take(&mut self.moved) {
+            if !self.is_waiting(moved.slot, moved.generation) {
+                continue;
+            }
+            if moved.deadline_ms > now.mono_ms() {
+                self.moved.push(moved);
+                continue;
+            }
+            self.counters.timeouts += 1;
+            self.complete(moved.slot, Said::Failed(moved.failure), now);
+        }
+    }
+
+    /// True while nobody has answered the request of a slot.
+    fn is_waiting(&self, slot: u32, generation: u32) -> bool {
+        self.slots
+            .get(slot as usize)
+            .is_some_and(|s| s.generation == generation && !matches!(s.stage, Stage::Done(_)))
     }
 }

@@ -30,12 +30,15 @@ pub enum Target {
 /// Nobody waits for the reply of this ticket.
 pub(super) const NOBODY: u32 = u32::MAX;
 
+/// The deadline of this ticket passed: whoever waited for its reply has been told.
+pub(super) const TOO_LATE: u32 = u32::MAX - 1;
+
 /// One awaited reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket {
     /// Milliseconds on the monotonic clock.
     pub(super) deadline_ms: u64,
-    /// The slot that asked, or [`NOBODY`].
+    /// The slot that asked, or [`NOBODY`] or [`TOO_LATE`].
     pub(super) slot: u32,
     /// Generation of the slot; another one means the slot was freed meanwhile.
     pub(super) generation: u32,
@@ -226,6 +229,15 @@ impl Upstream {
         }))
     }
 
+    /// After a `None` of [`Upstream::next_reply`]: bytes at the front that belong to no frame.
+    /// The caller drops them, so that noise needs no memory.
+    pub(super) fn take_junk(&mut self) -> usize {
+        match (self.target, &self.header) {
+            (Target::Peer(_), None) => self.headers.take_junk(),
+            _ => 0,
+        }
+    }
+
     /// The ticket a reply with `id` belongs to. Tickets before it are lost and handed to `lost`;
     /// a reply older than every ticket belongs to nobody and is `None` (dnode.md section 4).
     pub(super) fn pop(
@@ -266,7 +278,9 @@ impl Upstream {
             return None;
         }
         let found = *ticket;
-        ticket.slot = NOBODY;
+        if ticket.slot != NOBODY {
+            ticket.slot = TOO_LATE;
+        }
         self.expired += 1;
         Some(found)
     }
@@ -281,3 +295,6 @@ impl Upstream {
         self.fifo.pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests;
