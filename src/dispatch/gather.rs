@@ -209,7 +209,7 @@ impl Gather {
     pub fn merge_elements(&self, out: &mut Vec<u8>) {
         let local: Vec<Vec<&[u8]>> = self.answers[..self.used]
             .iter()
-            .filter(|a| a.dc == 0)
+            .filter(|a| a.dc == 0 && is_array(a.body.as_slice()))
             .map(|a| elements(a.body.as_slice()).collect())
             .collect();
         let width = local.first().map_or(0, Vec::len);
@@ -329,14 +329,18 @@ impl Gather {
     }
 
     fn elementwise(&self, i: usize) -> bool {
-        self.per_element && self.answers[i].body.as_slice().first() == Some(&b'*')
+        self.per_element && is_array(self.answers[i].body.as_slice())
     }
+}
+
+fn is_array(reply: &[u8]) -> bool {
+    reply.first() == Some(&b'*')
 }
 
 /// A digest of an array reply that does not depend on the order of its elements, taken `group`
 /// at a time; for other replies, of the bytes.
 fn unordered_digest(reply: &[u8], group: usize) -> u64 {
-    if reply.first() != Some(&b'*') {
+    if !is_array(reply) {
         return xxh3_64(reply);
     }
     let mut sum = 0u64;
@@ -348,3 +352,6 @@ fn unordered_digest(reply: &[u8], group: usize) -> u64 {
     }
     sum
 }
+
+#[cfg(test)]
+mod tests;

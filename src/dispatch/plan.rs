@@ -137,8 +137,8 @@ pub enum Standing {
     NotRoutable,
 }
 
-/// Makes the plan for `q` into `plan`. `standings` are by [`PeerIdx`]. An `Err` means that nothing must be sent: no replica can
-/// answer.
+/// Makes the plan for `q` into `plan`. `standings` are by [`PeerIdx`]. An `Err` means that nothing
+/// must be sent: no replica can answer.
 pub fn plan(q: &Question<'_>, standings: &[Standing], plan: &mut Plan) -> Result<(), Failure> {
     plan.clear();
     let local = Racks::new(q.topology.local_racks(), q.cap);
@@ -364,3 +364,6 @@ impl Racks {
         (0..racks.count).map(move |i| racks.get((i + shift) % racks.count))
     }
 }
+
+#[cfg(test)]
+mod tests;

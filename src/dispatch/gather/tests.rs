@@ -1,0 +1,278 @@
+//! Every state of `spec/consistency.md` section 3, for one to five racks and several
+//! datacenters.
+
+use super::*;
+use Compare::{Exact, First, Unordered, UnorderedPairs};
+use Strictness::{Lenient, Safe};
+
+const STORAGE: &str = "-ERR Storage: Datastore refused connection (n3, r3, closed)\r\n";
+
+/// A group of which every replica is asked.
+fn whole(replicas: u16) -> Group {
+    Group { replicas, asked: replicas, failure: None }
+}
+
+/// A group that lacks `missing` replicas, for want of a connection.
+fn short(replicas: u16, missing: u16) -> Group {
+    let failure = Failure::new(FailureKind::PeerNotConnected, Cause::NotConnected);
+    Group { replicas, asked: replicas - missing, failure: Some(failure) }
+}
+
+fn vote(groups: &[Group], compare: Compare, strictness: Strictness) -> Gather {
+    let mut gather = Gather::default();
+    gather.begin(groups, compare, strictness, false, true);
+    gather
+}
+
+/// What one replica says, as a word: `-` did not answer, anything else is sent as a reply line
+/// (or as it is when it is framed already).
+fn said(word: &str) -> Said<'_> {
+    match word {
+        "-" => Said::Failed(Failure::new(FailureKind::PeerRefused, Cause::Closed)),
+        reply => Said::Reply(reply.as_bytes()),
+    }
+}
+
+/// Hands in the answers of the local group, the own rack's first; the verdict as a word, and how
+/// many answers it took.
+fn decide(gather: &mut Gather, words: &[&str]) -> (String, usize) {
+    for (i, word) in words.iter().enumerate() {
+        if let Some(verdict) = gather.push(0, i == 0, said(word)) {
+            return (name(gather, verdict), i + 1);
+        }
+    }
+    ("waiting".to_owned(), words.len())
+}
+
+fn name(gather: &Gather, verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Reply(i) => String::from_utf8_lossy(gather.answer(i).as_slice()).into_owned(),
+        Verdict::PerElement => "per element".to_owned(),
+        Verdict::Failed(f) => format!("{:?} {:?}", f.kind, f.cause),
+    }
+}
+
+#[test]
+fn the_verdict_of_every_state() {
+    let disagree = "NoQuorum Disagree";
+    let refused = "PeerRefused Closed";
+    let wrong_type = "-WRONGTYPE a key of another type\r\n";
+    // Replicas, what they say in order of arrival, lenient verdict, safe verdict, answers needed.
+    let cases: &[(u16, &[&str], &str, &str, usize)] = &[
+        (1, &["x"], "x", "x", 1),
+        (1, &["-"], refused, refused, 1),
+        (2, &["x", "x"], "x", "x", 2),
+        (2, &["x", "-"], refused, refused, 2),
+        (2, &["-", "x"], refused, refused, 1),
+        (3, &["x", "x", "y"], "x", "x", 2),
+        (3, &["x", "y", "x"], "x", "x", 3),
+        (3, &["y", "x", "x"], "x", "x", 3),
+        (3, &["x", "-", "x"], "x", "x", 3),
+        (3, &["-", "-", "x"], refused, refused, 2),
+        (3, &["x", "-", "-"], refused, refused, 3),
+        (4, &["x", "x", "x", "y"], "x", "x", 3),
+        (4, &["x", "x", "-", "-"], refused, refused, 4),
+        (5, &["x", "x", "x", "y", "y"], "x", "x", 3),
+        (5, &["x", "y", "x", "y", "x"], "x", "x", 5),
+        (5, &["x", "-", "x", "-", "x"], "x", "x", 5),
+        (5, &["-", "x", "-", "x", "-"], refused, refused, 5),
+        // A datastore's own error is an answer like any other.
+        (3, &[wrong_type, "x", wrong_type], wrong_type, wrong_type, 3),
+        // The loser's text differs by strictness from here on.
+        (2, &["x", "y"], "x", disagree, 2),
+        (3, &["x", "y", "z"], "x", disagree, 3),
+        (3, &["x", "y", "-"], "x", disagree, 3),
+        (4, &["x", "x", "y", "y"], "x", disagree, 4),
+        (4, &["y", "x", "x", "z"], "x", disagree, 4),
+        (5, &["x", "x", "y", "y", "z"], "x", disagree, 5),
+        (5, &["z", "y", "y", "x", "-"], "y", disagree, 5),
+    ];
+    for (replicas, words, lenient, safe, answers) in cases {
+        for (strictness, want) in [(Lenient, lenient), (Safe, safe)] {
+            let mut gather = vote(&[whole(*replicas)], Exact, strictness);
+            let (found, taken) = decide(&mut gather, words);
+            assert_eq!(&found, want, "{strictness:?} {words:?}");
+            // A safe vote may know sooner that no majority is possible.
+            let early = strictness == Safe && found == disagree;
+            assert!(taken == *answers || (early && taken < *answers), "{words:?} took {taken}");
+        }
+    }
+}
+
+#[test]
+fn a_safe_vote_fails_as_soon_as_no_majority_is_possible() {
+    let mut gather = vote(&[whole(5)], Exact, Safe);
+    let (found, taken) = decide(&mut gather, &["a", "b", "c", "d", "a"]);
+    assert_eq!((found.as_str(), taken), ("NoQuorum Disagree", 4));
+}
+
+#[test]
+fn a_lenient_vote_waits_for_everybody_before_it_guesses() {
+    let mut gather = vote(&[whole(3)], Exact, Lenient);
+    assert_eq!(decide(&mut gather, &["a", "b"]).0, "waiting");
+    assert_eq!(decide(&mut gather, &["b"]).0, "b");
+}
+
+#[test]
+fn replicas_that_could_not_be_asked_count_as_errors_at_once() {
+    let mut gather = vote(&[short(3, 1)], Exact, Safe);
+    assert_eq!(decide(&mut gather, &["x", "x"]), ("x".to_owned(), 2));
+    let mut gather = vote(&[short(3, 1)], Exact, Safe);
+    assert_eq!(decide(&mut gather, &["x", "y"]).0, "NoQuorum Disagree");
+    let mut gather = vote(&[short(3, 1)], Exact, Lenient);
+    assert_eq!(decide(&mut gather, &["x", "y"]).0, "x");
+    // The first cause is the one that is told.
+    let mut gather = vote(&[short(3, 1)], Exact, Lenient);
+    assert_eq!(decide(&mut gather, &["-"]).0, "PeerNotConnected NotConnected");
+}
+
+#[test]
+fn an_error_line_made_by_a_node_is_no_answer_to_agree_on() {
+    for strictness in [Lenient, Safe] {
+        let mut gather = vote(&[whole(3)], Exact, strictness);
+        let (found, taken) = decide(&mut gather, &[STORAGE, STORAGE]);
+        assert_eq!((found.as_str(), taken), ("StoreRefused Reported", 2));
+        let mut gather = vote(&[whole(3)], Exact, strictness);
+        assert_eq!(decide(&mut gather, &[STORAGE, "x", "x"]).0, "x");
+    }
+}
+
+#[test]
+fn large_replies_are_compared_and_given_without_a_copy() {
+    let large = Bytes::from(vec![b'x'; 1 << 16]);
+    let mut gather = vote(&[whole(3)], Exact, Safe);
+    assert_eq!(gather.push(0, true, Said::Large(Bytes::from(large.to_vec()))), None);
+    let verdict = gather.push(0, false, Said::Large(large.clone()));
+    assert_eq!(verdict, Some(Verdict::Reply(0)));
+    assert_eq!(gather.answer(0).shared(), Some(&large));
+    assert_eq!(gather.answer(0).as_slice().len(), large.len());
+}
+
+#[test]
+fn sets_agree_in_any_order_and_pairs_stay_together() {
+    let set = |items: &[&str]| {
+        let mut out = format!("*{}\r\n", items.len());
+        items.iter().for_each(|i| out += &format!("${}\r\n{i}\r\n", i.len()));
+        out
+    };
+    let abc = set(&["a", "b", "c", "d"]);
+    let mixed = set(&["d", "c", "a", "b"]);
+    let swapped = set(&["a", "d", "c", "b"]);
+    let cases = [
+        (Unordered, &mixed, true),
+        (Unordered, &swapped, true),
+        (Exact, &mixed, false),
+        // a b c d as pairs: (a, b) and (c, d).
+        (UnorderedPairs, &set(&["c", "d", "a", "b"]), true),
+        (UnorderedPairs, &swapped, false),
+        (Unordered, &set(&["a", "b", "c"]), false),
+        // The same sum of lengths, other elements.
+        (Unordered, &set(&["a", "b", "c", "x"]), false),
+        (Unordered, &set(&["a", "a", "b", "b"]), false),
+        (Unordered, &"$-1\r\n".to_owned(), false),
+    ];
+    for (compare, other, agree) in cases {
+        let mut gather = vote(&[whole(2)], compare, Safe);
+        let found = decide(&mut gather, &[&abc, other]).0;
+        assert_eq!(found == abc, agree, "{compare:?} {other:?}");
+    }
+    for compare in [Unordered, UnorderedPairs] {
+        let mut gather = vote(&[whole(2)], compare, Safe);
+        assert_eq!(decide(&mut gather, &["$-1\r\n", "$-1\r\n"]).0, "$-1\r\n");
+    }
+}
+
+#[test]
+fn replies_that_differ_by_nature_are_the_own_racks() {
+    // The own rack's comes last and is waited for.
+    let mut gather = vote(&[whole(3)], First, Safe);
+    assert_eq!(gather.push(0, false, said(":8")), None);
+    assert_eq!(gather.push(0, false, said(":9")), None);
+    let verdict = gather.push(0, true, said(":7")).expect("enough");
+    assert_eq!(name(&gather, verdict), ":7");
+    // It comes first: enough others must be alive too.
+    let mut gather = vote(&[whole(3)], First, Safe);
+    assert_eq!(decide(&mut gather, &[":7", ":8"]), (":7".to_owned(), 2));
+    // It cannot answer: the first other one.
+    let mut gather = vote(&[whole(3)], First, Safe);
+    assert_eq!(decide(&mut gather, &["-", ":8", ":9"]), (":8".to_owned(), 3));
+    // Errors still count.
+    let mut gather = vote(&[whole(3)], First, Lenient);
+    assert_eq!(decide(&mut gather, &[":7", "-", "-"]).0, "PeerRefused Closed");
+    // It was never asked.
+    let mut gather = Gather::default();
+    gather.begin(&[short(3, 1)], First, Safe, false, false);
+    assert_eq!(gather.push(0, false, said(":8")), None);
+    let verdict = gather.push(0, false, said(":9")).expect("enough");
+    assert_eq!(name(&gather, verdict), ":8");
+}
+
+#[test]
+fn every_datacenter_must_be_done_and_the_local_answer_is_given() {
+    let mut gather = vote(&[whole(1), whole(3)], Exact, Safe);
+    assert_eq!(gather.push(0, true, said("x")), None);
+    assert_eq!(gather.push(1, false, said("x")), None);
+    let verdict = gather.push(1, false, said("x")).expect("both are done");
+    assert_eq!(name(&gather, verdict), "x");
+    // A remote datacenter that agrees on something else does not change the answer.
+    let mut gather = vote(&[whole(1), whole(1)], Exact, Safe);
+    assert_eq!(gather.push(1, false, said("y")), None);
+    let verdict = gather.push(0, true, said("x")).expect("both are done");
+    assert_eq!(name(&gather, verdict), "x");
+}
+
+#[test]
+fn one_datacenters_error_is_everybodys() {
+    let mut gather = vote(&[whole(2), whole(2)], Exact, Safe);
+    for dc in [0, 0] {
+        assert_eq!(gather.push(dc, false, said("x")), None);
+    }
+    assert_eq!(gather.push(1, false, said("x")), None);
+    let verdict = gather.push(1, false, said("y")).expect("both are done");
+    assert_eq!(name(&gather, verdict), "NoQuorum Disagree");
+    // A failure is told only when the others are done too.
+    let mut gather = vote(&[whole(1), whole(2)], Exact, Safe);
+    assert_eq!(gather.push(1, false, said("-")), None);
+    let verdict = gather.push(0, true, said("x")).expect("both are done");
+    assert_eq!(name(&gather, verdict), "PeerRefused Closed");
+}
+
+#[test]
+fn elements_of_a_multi_key_read_are_settled_one_by_one() {
+    let reply = |items: [&str; 3]| {
+        let items = items.map(|i| format!("$1\r\n{i}\r\n"));
+        format!("*3\r\n{}", items.concat())
+    };
+    let answers = [reply(["a", "x", "1"]), reply(["b", "y", "1"]), reply(["b", "z", "2"])];
+    let mut gather = Gather::default();
+    gather.begin(&[whole(3)], Exact, Lenient, true, true);
+    let words: Vec<&str> = answers.iter().map(String::as_str).collect();
+    assert_eq!(decide(&mut gather, &words).0, "per element");
+    let mut merged = Vec::new();
+    gather.merge_elements(&mut merged);
+    // Majority, else the first arrived.
+    assert_eq!(String::from_utf8_lossy(&merged), reply(["b", "x", "1"]));
+}
+
+#[test]
+fn an_error_among_arrays_is_not_taken_for_an_element() {
+    let array = |item: &str| format!("*1\r\n$1\r\n{item}\r\n");
+    let (a, b) = (array("a"), array("b"));
+    let loading = "-LOADING data\r\n";
+    let mut gather = Gather::default();
+    gather.begin(&[whole(5)], Exact, Lenient, true, true);
+    assert_eq!(decide(&mut gather, &[loading, &a, &b, &a, loading]).0, loading);
+    gather.begin(&[whole(5)], Exact, Lenient, true, true);
+    assert_eq!(decide(&mut gather, &[loading, &a, &b, &a, &b]).0, "per element");
+    let mut merged = Vec::new();
+    gather.merge_elements(&mut merged);
+    assert_eq!(String::from_utf8_lossy(&merged), a);
+}
+
+#[test]
+fn a_vote_leaves_nothing_behind_for_the_next() {
+    let mut gather = vote(&[whole(3), whole(2)], Exact, Lenient);
+    decide(&mut gather, &["old", "old", "older"]);
+    gather.begin(&[whole(3)], Exact, Safe, false, true);
+    assert_eq!(decide(&mut gather, &["new", "newer", "new"]).0, "new");
+}

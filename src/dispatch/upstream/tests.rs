@@ -1,0 +1,195 @@
+//! The FIFO of tickets: order, tombstones, ids that do not match, replies in pieces.
+
+use super::*;
+use crate::proto::dnode::{DATA_PLAIN, put_header};
+
+const PEER: Target = Target::Peer(PeerId(7));
+
+fn upstream(target: Target) -> Upstream {
+    Upstream::new(target, true, Protocol::Redis)
+}
+
+fn ticket(slot: u32, deadline_ms: u64) -> Ticket {
+    Ticket { deadline_ms, slot, generation: 0, dc: 0, skip: 0, own: false }
+}
+
+/// Pops with an id and gives the slots: those lost, and the one that matched.
+fn pop(up: &mut Upstream, id: Option<u64>) -> (Vec<u32>, Option<u32>) {
+    let mut lost = Vec::new();
+    let found = up.pop(id, 0, |t| lost.push(t.slot)).map(|t| t.slot);
+    (lost, found)
+}
+
+fn frame(id: u64, kind: u8, body: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_header(&mut out, id, kind, 0, 1, true, DATA_PLAIN, body.len() as u64);
+    out.extend_from_slice(body.as_bytes());
+    out
+}
+
+const RES: u8 = 5;
+
+#[test]
+fn replies_belong_to_tickets_in_the_order_of_requests() {
+    let mut up = upstream(PEER);
+    assert_eq!([1, 2, 3].map(|slot| up.push(ticket(slot, 0), 0)), [1, 2, 3]);
+    assert_eq!(pop(&mut up, Some(1)), (vec![], Some(1)));
+    assert_eq!(pop(&mut up, Some(2)), (vec![], Some(2)));
+    assert_eq!(up.push(ticket(4, 0), 0), 4);
+    assert_eq!(pop(&mut up, Some(3)), (vec![], Some(3)));
+    assert_eq!(pop(&mut up, Some(4)), (vec![], Some(4)));
+    assert_eq!(up.in_flight(), 0);
+}
+
+#[test]
+fn a_store_has_no_ids() {
+    let mut up = upstream(Target::Store);
+    [1, 2].map(|slot| up.push(ticket(slot, 0), 0));
+    assert_eq!(pop(&mut up, None), (vec![], Some(1)));
+    assert_eq!(pop(&mut up, None), (vec![], Some(2)));
+    assert_eq!(pop(&mut up, None), (vec![], None));
+}
+
+#[test]
+fn an_older_id_belongs_to_nobody() {
+    let mut up = upstream(PEER);
+    [1, 2].map(|slot| up.push(ticket(slot, 0), 0));
+    pop(&mut up, Some(1));
+    assert_eq!(pop(&mut up, Some(1)), (vec![], None));
+    assert_eq!(pop(&mut up, Some(0)), (vec![], None));
+    assert_eq!(pop(&mut up, Some(2)), (vec![], Some(2)));
+}
+
+#[test]
+fn an_id_that_was_never_sent_belongs_to_nobody() {
+    let mut up = upstream(PEER);
+    [1, 2].map(|slot| up.push(ticket(slot, 0), 0));
+    assert_eq!(pop(&mut up, Some(3)), (vec![], None));
+    assert_eq!(pop(&mut up, Some(u64::MAX)), (vec![], None));
+    assert_eq!(up.in_flight(), 2);
+    assert_eq!(pop(&mut upstream(PEER), Some(1)), (vec![], None));
+}
+
+#[test]
+fn a_later_id_loses_the_tickets_before_it() {
+    let mut up = upstream(PEER);
+    [1, 2, 3, 4].map(|slot| up.push(ticket(slot, 0), 0));
+    assert_eq!(pop(&mut up, Some(3)), (vec![1, 2], Some(3)));
+    assert_eq!(pop(&mut up, Some(4)), (vec![], Some(4)));
+}
+
+#[test]
+fn an_expired_ticket_keeps_its_place() {
+    let mut up = upstream(PEER);
+    up.push(ticket(1, 10), 0);
+    up.push(ticket(NOBODY, 10), 0);
+    up.push(ticket(3, 30), 0);
+    assert_eq!(up.next_deadline_ms(), Some(10));
+    assert!(up.expire(9).is_none());
+    assert_eq!(up.expire(10).map(|t| t.slot), Some(1));
+    assert_eq!(up.expire(10).map(|t| t.slot), Some(NOBODY));
+    assert!(up.expire(10).is_none());
+    assert_eq!((up.in_flight(), up.next_deadline_ms()), (3, Some(30)));
+    // The late replies are told from those that nobody ever wanted; the third is on time.
+    assert_eq!(pop(&mut up, Some(1)), (vec![], Some(TOO_LATE)));
+    assert_eq!(pop(&mut up, Some(2)), (vec![], Some(NOBODY)));
+    assert_eq!(up.next_deadline_ms(), Some(30));
+    assert_eq!(pop(&mut up, Some(3)), (vec![], Some(3)));
+    assert_eq!(up.next_deadline_ms(), None);
+}
+
+#[test]
+fn tickets_expire_one_by_one_among_pops_and_pushes() {
+    let mut up = upstream(PEER);
+    for slot in 0..50 {
+        up.push(ticket(slot, u64::from(slot)), 0);
+    }
+    let mut next = 0;
+    for now in 0..50u64 {
+        assert_eq!(up.expire(now).map(|t| t.slot), Some(now as u32));
+        assert!(up.expire(now).is_none());
+        if now % 2 == 1 {
+            assert_eq!(pop(&mut up, None).1, Some(TOO_LATE));
+            next += 1;
+        }
+    }
+    assert_eq!(up.in_flight(), 50 - next);
+}
+
+#[test]
+fn replies_before_the_one_that_counts_are_skipped() {
+    let mut up = upstream(Target::Store);
+    up.push(Ticket { skip: 2, ..ticket(1, 0) }, 0);
+    up.push(ticket(2, 0), 0);
+    for want in [None, None, Some(1), Some(2)] {
+        assert_eq!(pop(&mut up, None).1, want);
+    }
+}
+
+#[test]
+fn a_lost_connection_gives_up_every_ticket_and_counts_ids_anew() {
+    let mut up = upstream(PEER);
+    [1, 2, 3].map(|slot| up.push(ticket(slot, 5), 0));
+    up.expire(9);
+    let slots: Vec<u32> = up.drain().iter().map(|t| t.slot).collect();
+    assert_eq!(slots, [TOO_LATE, 2, 3]);
+    up.reset();
+    assert_eq!((up.in_flight(), up.next_deadline_ms()), (0, None));
+    assert_eq!(up.push(ticket(9, 0), 0), 1);
+}
+
+#[test]
+fn the_stall_rule_counts_from_the_last_sign_of_life() {
+    let mut up = upstream(PEER);
+    up.push(ticket(1, 0), 100);
+    up.push(ticket(2, 0), 200);
+    assert_eq!(up.waiting_since_ms, 100);
+    up.pop(Some(1), 300, |_| {});
+    assert_eq!(up.waiting_since_ms, 300);
+}
+
+#[test]
+fn a_store_that_speaks_unasked_is_not_listened_to() {
+    let mut up = upstream(Target::Store);
+    assert!(matches!(up.next_reply(b""), Ok(None)));
+    assert_eq!(up.next_reply(b"+OK\r\n").unwrap_err(), UpstreamError::Surplus);
+    up.push(ticket(1, 0), 0);
+    assert_eq!(up.next_reply(b"nonsense\r\n").unwrap_err(), UpstreamError::Unreadable);
+}
+
+#[test]
+fn a_framed_reply_is_found_at_every_split() {
+    let bytes = frame(1, RES, "$3\r\nabc\r\n");
+    for split in 0..bytes.len() {
+        let mut up = upstream(PEER);
+        up.push(ticket(1, 0), 0);
+        assert!(matches!(up.next_reply(&bytes[..split]), Ok(None)), "{split}");
+        let found = up.next_reply(&bytes).unwrap().expect("a whole reply");
+        assert_eq!((found.id, found.body), (Some(1), 9));
+        assert_eq!(&bytes[found.header..], b"$3\r\nabc\r\n");
+    }
+}
+
+#[test]
+fn frames_that_are_no_answer_end_the_link() {
+    for bytes in [frame(1, 3, "+OK\r\n"), frame(1, 7, "+OK\r\n"), frame(1, RES, "?\r\n")] {
+        assert!(upstream(PEER).next_reply(&bytes).is_err());
+    }
+}
+
+#[test]
+fn noise_before_a_frame_is_dropped_as_it_comes() {
+    let mut up = upstream(PEER);
+    up.push(ticket(1, 0), 0);
+    let mut buf = Vec::new();
+    for _ in 0..100 {
+        buf.extend_from_slice(&[b'x'; 100]);
+        assert!(matches!(up.next_reply(&buf), Ok(None)));
+        buf.drain(..up.take_junk());
+        assert!(buf.len() < 128, "{} bytes are kept", buf.len());
+    }
+    buf.extend_from_slice(&frame(1, RES, ":1\r\n"));
+    let found = up.next_reply(&buf).unwrap().expect("a whole reply");
+    assert_eq!(&buf[found.header..], b":1\r\n");
+    assert_eq!(up.take_junk(), 0);
+}
