@@ -4,5 +4,6 @@ pub mod args;
 pub mod command;
 pub mod dnode;
 pub mod glob;
+pub mod memcache;
 pub mod outbuf;
 pub mod resp;

@@ -4,5 +4,6 @@
 //! not there. `REDIS_BIN` and `MEMCACHED_BIN` name other programs than those of the PATH.
 
 mod lift;
+mod memcache;
 mod server;
 mod table;

@@ -23,6 +23,16 @@ impl Server {
         })
     }
 
+    /// A memcached, or `None` with a line that says *skipped*.
+    pub(crate) fn memcached(test: &str) -> Option<Server> {
+        let program = std::env::var("MEMCACHED_BIN").unwrap_or_else(|_| "memcached".into());
+        // It does not run as root without being told a user; others ignore the option.
+        Server::start(test, &program, |port| {
+            let args = ["-l", "127.0.0.1", "-U", "0", "-u", "root", "-p"];
+            args.iter().map(ToString::to_string).chain([port.to_string()]).collect()
+        })
+    }
+
     fn start(test: &str, program: &str, args: impl Fn(u16) -> Vec<String>) -> Option<Server> {
         // The port may be taken between here and the store's own bind: then try another one.
         for _ in 0..5 {
@@ -115,6 +125,24 @@ impl Connection {
             }
         }
         self.buf.drain(..at).collect()
+    }
+
+    /// Reads until what is there ends with `end`, and gives all of it.
+    pub(crate) fn read_until(&mut self, end: &[u8]) -> Vec<u8> {
+        while !self.buf.ends_with(end) {
+            self.fill(self.buf.len() + 1);
+        }
+        std::mem::take(&mut self.buf)
+    }
+
+    /// One reply, by the scanner that is given what is there.
+    pub(crate) fn reply_by(&mut self, mut scan: impl FnMut(&[u8]) -> Option<usize>) -> Vec<u8> {
+        loop {
+            if let Some(len) = scan(&self.buf) {
+                return self.buf.drain(..len).collect();
+            }
+            self.fill(self.buf.len() + 1);
+        }
     }
 
     fn line_end(&mut self, at: usize) -> usize {
