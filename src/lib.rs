@@ -2,6 +2,8 @@
 //!
 //! Modules stand in layers; a module uses its own layer and lower ones only.
 
+#[cfg(feature = "admin")]
+pub mod admin;
 pub mod ckf;
 pub mod cli;
 pub mod config;

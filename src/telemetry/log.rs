@@ -61,7 +61,7 @@ impl Log {
     }
 
     /// The same without making it the log of the process.
-    fn build(
+    pub(crate) fn build(
         verbosity: u32,
         path: Option<&Path>,
     ) -> Result<(Box<dyn Subscriber + Send + Sync>, Log), LogError> {

@@ -1,3 +1,4 @@
-//! What a node tells its operators: the log.
+//! What a node tells its operators: the log, and metrics.
 
 pub mod log;
+pub mod metrics;
