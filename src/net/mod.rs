@@ -5,12 +5,9 @@
 //! clients and its connections to the datastore and to every peer.
 
 pub mod clock;
-<<<<<<< HEAD
 pub mod control_link;
-=======
 #[cfg(feature = "admin")]
 pub mod http;
->>>>>>> dc191e6 (admin, telemetry, net: the admin port over a node's view, metrics, HTTP listeners)
 pub mod listener;
 pub mod worker;
 
