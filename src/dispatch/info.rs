@@ -2,12 +2,14 @@
 
 use super::counters::Counters;
 use super::local::REDIS_VERSION;
+use super::plan::Standing;
 use super::view::{Now, View};
 use crate::proto::args::Args;
 
 /// The sections `args` asks for; all of them without any.
 pub(super) fn text(
     view: &View,
+    standings: &[Standing],
     counters: &Counters,
     in_flight: usize,
     args: &Args<'_>,
@@ -15,6 +17,8 @@ pub(super) fn text(
 ) -> String {
     let topology = &view.topology;
     let local = topology.peer(topology.local());
+    let usable =
+        standings.iter().filter(|s| matches!(s, Standing::Usable | Standing::Joining)).count();
     let requests = counters.client_reads + counters.client_writes + counters.client_other;
     let sections = [
         (
@@ -46,7 +50,7 @@ pub(super) fn text(
             "Torc",
             format!(
                 "node:{}\r\ndatacenter:{}\r\nrack:{}\r\nring_digest:{:016x}\r\npeers:{}\r\n\
-                 read_consistency:{}\r\nwrite_consistency:{}\r\n",
+                 peers_usable:{usable}\r\nread_consistency:{}\r\nwrite_consistency:{}\r\n",
                 local.name,
                 local.dc,
                 local.rack,

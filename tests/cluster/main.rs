@@ -1,0 +1,12 @@
+//! Rings of real processes on loopback: what a user would see.
+//!
+//! Each test starts its own nodes and datastores on free ports, and ends them by their own
+//! process ids. Tests that need redis-server take it from `REDIS_BIN` or the PATH and say
+//! *skipped* without it.
+
+mod client;
+mod faults;
+mod keys_land;
+mod membership;
+mod ring;
+mod wire;

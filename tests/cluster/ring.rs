@@ -1,0 +1,240 @@
+//! Nodes and datastores as processes, ended with the test.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+
+/// How long anything may take to come up or to settle; a bound, not a measurement.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Polls until `done`; panics with `what` when it never is.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The redis-server to use, or `None` with a line that says so.
+pub fn redis_bin(test: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("REDIS_BIN").map(PathBuf::from);
+    let found = named.or_else(|| {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).map(|d| d.join("redis-server")).find(|p| p.is_file())
+    });
+    if found.is_none() {
+        println!("skipped: {test}: no redis-server (set REDIS_BIN)");
+    }
+    found
+}
+
+/// A process that is killed when dropped.
+pub struct Process(Child);
+
+impl Process {
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(Some(_)))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its number").port()
+}
+
+/// A redis-server without persistence, up when this returns.
+pub fn redis_process(bin: &Path, port: u16) -> Process {
+    let child = Command::new(bin)
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-server starts");
+    wait_until("redis-server", || Client::try_connect(port).is_ok());
+    Process(child)
+}
+
+/// A folder that is removed with the test.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("torc-test-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary folder");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.0);
+        } else {
+            println!("logs are kept in {}", self.0.display());
+        }
+    }
+}
+
+/// Where a node's data is.
+#[derive(Clone, Debug)]
+pub enum Store {
+    Embedded,
+    Redis(PathBuf),
+}
+
+/// One node and its datastore.
+pub struct Node {
+    pub dc: String,
+    pub rack: String,
+    pub token: u32,
+    pub client: u16,
+    pub peer: u16,
+    pub admin: u16,
+    pub redis_port: u16,
+    pub process: Option<Process>,
+    pub redis: Option<Process>,
+    conf: PathBuf,
+    log: PathBuf,
+}
+
+impl Node {
+    pub fn connect(&self) -> Client {
+        Client::connect(self.client)
+    }
+
+    pub fn connect_store(&self) -> Client {
+        Client::connect(self.redis_port)
+    }
+
+    pub fn start(&mut self) {
+        let log = fs::OpenOptions::new().create(true).append(true).open(&self.log).expect("log");
+        let child = Command::new(env!("CARGO_BIN_EXE_torc"))
+            .arg("-c")
+            .arg(&self.conf)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("torc starts");
+        self.process = Some(Process(child));
+    }
+
+    pub fn kill(&mut self) {
+        drop(self.process.take());
+    }
+
+    pub fn start_redis(&mut self, bin: &Path) {
+        self.redis = Some(redis_process(bin, self.redis_port));
+    }
+
+    /// Fields of `INFO torc`.
+    pub fn info(&self, field: &str) -> Option<String> {
+        let info = Client::try_connect(self.client).ok()?.try_call(&["INFO", "torc"]).ok()?;
+        let prefix = format!("{field}:");
+        info.text().lines().find_map(|l| l.strip_prefix(&prefix).map(|v| v.trim().to_owned()))
+    }
+}
+
+/// How a ring is laid out.
+pub struct Layout {
+    /// Nodes of each rack, by datacenter.
+    pub dcs: Vec<Vec<usize>>,
+    pub store: Store,
+    /// More lines of every node's pool, indented by two blanks.
+    pub extra: String,
+}
+
+pub struct Ring {
+    pub nodes: Vec<Node>,
+    folder: Folder,
+    layout: Layout,
+}
+
+impl Ring {
+    /// Starts a ring in which every node knows one seed, and waits until all agree.
+    pub fn start(layout: Layout) -> Ring {
+        let mut ring = Ring { nodes: Vec::new(), folder: Folder::new(), layout };
+        for dc in 0..ring.layout.dcs.len() {
+            for rack in 0..ring.layout.dcs[dc].len() {
+                let count = ring.layout.dcs[dc][rack];
+                for i in 0..count {
+                    let token = ((i as u64 * (1 << 32)) / count as u64) as u32;
+                    ring.add(&format!("dc{}", dc + 1), &format!("r{}", rack + 1), token);
+                }
+            }
+        }
+        ring.wait_settled();
+        ring
+    }
+
+    /// Starts one more node; it knows the first one.
+    pub fn add(&mut self, dc: &str, rack: &str, token: u32) -> usize {
+        let number = self.nodes.len();
+        let mut node = Node {
+            dc: dc.into(),
+            rack: rack.into(),
+            token,
+            client: free_port(),
+            peer: free_port(),
+            admin: free_port(),
+            redis_port: free_port(),
+            process: None,
+            redis: None,
+            conf: self.folder.0.join(format!("n{number}.yml")),
+            log: self.folder.0.join(format!("n{number}.log")),
+        };
+        let store = match &self.layout.store {
+            Store::Embedded => "  datastore: embedded\n".to_owned(),
+            Store::Redis(bin) => {
+                node.start_redis(bin);
+                format!("  servers:\n  - 127.0.0.1:{}:1\n", node.redis_port)
+            }
+        };
+        let seeds = self.nodes.first().map_or(String::new(), |first| {
+            let address = format!("127.0.0.1:{}", first.peer);
+            let place = format!("{}:{}:{}", first.rack, first.dc, first.token);
+            format!("  dyn_seeds:\n  - {address}:{place}\n")
+        });
+        let text = format!(
+            "pool:\n  name: n{number}\n  datacenter: {dc}\n  rack: {rack}\n  tokens: '{token}'\n  \
+             listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  stats_listen: 127.0.0.1:{}\n  \
+             workers: 1\n{store}{}{seeds}",
+            node.client, node.peer, node.admin, self.layout.extra
+        );
+        fs::write(&node.conf, text).expect("configuration written");
+        node.start();
+        self.nodes.push(node);
+        number
+    }
+
+    /// Waits until all running nodes name the same ring and can use every running node.
+    pub fn wait_settled(&self) {
+        let running: Vec<&Node> = self.nodes.iter().filter(|n| n.process.is_some()).collect();
+        wait_until("the ring settles", || {
+            let digests: Vec<_> = running.iter().map(|n| n.info("ring_digest")).collect();
+            digests[0].is_some()
+                && digests.iter().all(|d| *d == digests[0])
+                && running.iter().all(|n| n.info("peers_usable") == Some(running.len().to_string()))
+        });
+    }
+}
