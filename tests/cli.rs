@@ -115,7 +115,9 @@ fn a_wrong_configuration_ends_with_64_and_its_reasons() {
     let (code, out, err) = torc(&["check", "-c", file.path()]);
     assert_eq!((code, out.as_str()), (64, ""));
     let expected = format!(
-        "torc: {}:2:11: `127.0.0.1` has no port\n 2 |   listen: 127.0.0.1\n   |           ^^^^^^^^^\n   \
+        "torc: {}:2:11: `127.0.0.1` has no port\n \
+         2 |   listen: 127.0.0.1\n   \
+         |           ^^^^^^^^^\n   \
          = accepted: host:port, [ipv6]:port or the path of a Unix socket\n",
         file.path()
     );

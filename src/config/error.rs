@@ -70,6 +70,8 @@ impl fmt::Display for ConfigError {
 pub struct ConfigErrors {
     /// In file order where they have a place.
     pub errors: Vec<ConfigError>,
+    /// How many were found beyond those that are shown.
+    pub more: usize,
 }
 
 impl fmt::Display for ConfigErrors {
@@ -80,9 +82,16 @@ impl fmt::Display for ConfigErrors {
             }
             error.fmt(f)?;
         }
-        Ok(())
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "\n\nand {more} more"),
+        }
     }
 }
+
+/// Most errors that are shown at once: one mistake in a generated list is a mistake in each of
+/// its lines.
+const ERRORS_MAX: usize = 20;
 
 /// A mistake while its place is still a mark.
 #[derive(Debug, Clone, Default)]
@@ -155,8 +164,11 @@ impl Faults {
         }
         let mut faults = self.0;
         faults.sort_by_key(|f| f.mark.map(|m| (m.source, m.step)));
+        let more = faults.len().saturating_sub(ERRORS_MAX);
+        let shown = faults.into_iter().take(ERRORS_MAX);
         Err(ConfigErrors {
-            errors: faults.into_iter().map(|f| sources.explain(f)).collect(),
+            errors: shown.map(|fault| sources.explain(fault)).collect(),
+            more,
         })
     }
 }
@@ -183,6 +195,7 @@ impl Sources {
             .place
             .map(|(line, column)| place(text, line, column, 1));
         ConfigErrors {
+            more: 0,
             errors: vec![ConfigError {
                 file: file.clone(),
                 place,

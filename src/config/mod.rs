@@ -74,7 +74,7 @@ pub use limits::Limits;
 pub use model::{ADMIN_PORT, Config, PEER_PORT, PeerLinks, ReferenceGossip, Store, StoreLink};
 pub use numbers::ByteSize;
 pub use schema::{json_schema, json_schema_text};
-pub use seeds::Seed;
+pub use seeds::{Seed, SeedError};
 pub use texts::Secret;
 pub use words::{KeyspaceScope, Protocol, SecureServer, SeedProvider};
 
@@ -173,6 +173,7 @@ impl Config {
 
 fn read_file(path: &Path) -> Result<String, ConfigErrors> {
     std::fs::read_to_string(path).map_err(|error| ConfigErrors {
+        more: 0,
         errors: vec![ConfigError {
             file: path.to_owned(),
             place: None,

@@ -1,6 +1,8 @@
 //! The seed list: `host:port:rack:dc:tokens [name]`, read from the right, so that an IPv6 address
 //! may stand first.
 
+use std::str::FromStr;
+
 use serde_json::{Value as Json, json};
 
 use super::addr::{HostPort, check_host, parse_port, split_name};
@@ -32,13 +34,34 @@ pub struct Seed {
 /// The five fields, from the right: tokens, datacenter, rack, port; the rest is the host.
 const FIELDS: usize = 5;
 
-impl Seed {
-    /// Reads one entry, as seed providers give it (without a name) or as the file does.
-    ///
-    /// # Errors
-    ///
-    /// [`Bad`] with the field that is wrong.
-    pub(super) fn from_text(text: &str) -> Result<Seed, Bad> {
+/// A text that is no entry of a seed list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` {what}; expected host:port:rack:dc:tokens [name]")]
+pub struct SeedError {
+    /// The text.
+    pub text: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// One entry as seed providers give it; a name is accepted too.
+impl FromStr for Seed {
+    type Err = SeedError;
+
+    fn from_str(text: &str) -> Result<Seed, SeedError> {
+        Seed::parse(text).map_err(|bad| SeedError {
+            text: text.to_owned(),
+            what: bad.what,
+        })
+    }
+}
+
+impl Text for Seed {
+    fn accepted() -> String {
+        "host:port:rack:dc:tokens [name]".into()
+    }
+
+    fn parse(text: &str) -> Result<Seed, Bad> {
         let (entry, name) = split_name(text);
         let fields: Vec<&str> = entry.rsplitn(FIELDS, ':').collect();
         let [tokens, datacenter, rack, port, host] = fields[..] else {
@@ -70,25 +93,15 @@ impl Seed {
             odd_texts: list.odd_texts,
         })
     }
+
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": ":[0-9]+:[^:]+:[^:]+:[^:]+$"})
+    }
 }
 
 fn named(field: &str, what: &str, at: usize) -> Result<(), Bad> {
     match field.is_empty() {
         true => Err(Bad::new(format!("has no {what}")).within(at - 1..at + 1)),
         false => Ok(()),
-    }
-}
-
-impl Text for Seed {
-    fn accepted() -> String {
-        "host:port:rack:dc:tokens [name]".into()
-    }
-
-    fn parse(text: &str) -> Result<Self, Bad> {
-        Seed::from_text(text)
-    }
-
-    fn schema() -> Json {
-        json!({"type": "string", "pattern": ":[0-9]+:[^:]+:[^:]+:[^:]+$"})
     }
 }

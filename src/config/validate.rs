@@ -309,6 +309,7 @@ pub(super) fn files(config: &Config, path: &Path) -> Result<(), ConfigErrors> {
     }
     let option = config.peers.secure;
     Err(ConfigErrors {
+        more: 0,
         errors: vec![ConfigError {
             file: path.to_owned(),
             place: None,

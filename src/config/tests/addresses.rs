@@ -84,6 +84,14 @@ fn seeds_are_read_from_the_right() {
     ] {
         assert!(Seed::parse(text).is_err(), "{text}");
     }
+    assert_eq!(
+        "10.0.0.1:8101:r:dc:7".parse::<Seed>().unwrap().tokens.len(),
+        1
+    );
+    assert_eq!(
+        "10.0.0.1:r:dc:7".parse::<Seed>().unwrap_err().to_string(),
+        "`10.0.0.1:r:dc:7` has 4 of the 5 fields; expected host:port:rack:dc:tokens [name]"
+    );
 }
 
 #[test]

@@ -182,3 +182,11 @@ fn a_missing_key_of_encrypted_links_is_found_before_the_start() {
     let what = "`secure_server_option: all` needs the key file /nonexistent, which is not there";
     assert_eq!(error.errors[0].what, what);
 }
+
+#[test]
+fn a_long_list_of_mistakes_is_cut() {
+    let seeds: String = (0..500).map(|i| format!("  - h{i}\n")).collect();
+    let errors = load(&format!("pool:\n  dyn_seeds:\n{seeds}")).unwrap_err();
+    assert_eq!((errors.errors.len(), errors.more), (20, 480));
+    assert!(errors.to_string().ends_with("\n\nand 480 more"));
+}
