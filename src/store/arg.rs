@@ -12,24 +12,17 @@ pub(super) fn is(arg: &[u8], name: &str) -> bool {
 
 /// Argument `at` as an integer.
 pub(super) fn int(args: &Args<'_>, at: usize) -> Result<i64, CommandError> {
-    args.get(at)
-        .and_then(parse_i64)
-        .ok_or(CommandError::NotInteger)
+    args.get(at).and_then(parse_i64).ok_or(CommandError::NotInteger)
 }
 
 /// Argument `at` as a double.
 pub(super) fn double(args: &Args<'_>, at: usize) -> Result<f64, CommandError> {
-    args.get(at)
-        .and_then(parse_f64)
-        .ok_or(CommandError::NotFloat)
+    args.get(at).and_then(parse_f64).ok_or(CommandError::NotFloat)
 }
 
 /// An integer that counts something: 0 or more.
 pub(super) fn count(args: &Args<'_>, at: usize) -> Result<usize, CommandError> {
-    let n = args
-        .get(at)
-        .and_then(parse_i64)
-        .ok_or(CommandError::NotPositive)?;
+    let n = args.get(at).and_then(parse_i64).ok_or(CommandError::NotPositive)?;
     usize::try_from(n).map_err(|_| CommandError::NotPositive)
 }
 
@@ -51,9 +44,4 @@ pub(super) fn range(start: i64, end: i64, len: usize) -> (usize, usize) {
         true => (start as usize, (end - start + 1) as usize),
         false => (0, 0),
     }
-}
-
-/// Arguments as text for an error message.
-pub(super) fn text(arg: &[u8]) -> String {
-    String::from_utf8_lossy(arg).into_owned()
 }

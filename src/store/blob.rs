@@ -15,6 +15,7 @@ pub(super) const SHARED_MIN: usize = 4 * 1024;
 const BOX_OVERHEAD: usize = 48;
 
 /// An owned byte string.
+#[expect(clippy::box_collection, reason = "a vector of its own would make every blob larger")]
 #[derive(Clone, Debug)]
 pub(super) enum Blob {
     /// Up to [`INLINE_MAX`] bytes.
@@ -42,10 +43,7 @@ impl Blob {
     fn inline(data: &[u8]) -> Blob {
         let mut bytes = [0; INLINE_MAX];
         bytes[..data.len()].copy_from_slice(data);
-        Blob::Inline {
-            len: data.len() as u8,
-            bytes,
-        }
+        Blob::Inline { len: data.len() as u8, bytes }
     }
 
     /// Takes over a vector that was built for this value.

@@ -65,29 +65,15 @@ pub(super) const fn row(
     effect: Effect,
     run: Run,
 ) -> Command {
-    Command {
-        name,
-        arity,
-        keys,
-        effect,
-        run,
-    }
+    Command { name, arity, keys, effect, run }
 }
 
 impl Command {
     /// Refuses a wrong number of arguments.
     pub(super) fn check_arity(&self, args: &Args<'_>) -> CommandResult {
         let given = args.len() as i32;
-        let fits = if self.arity >= 0 {
-            given == self.arity
-        } else {
-            given >= -self.arity
-        };
-        if fits {
-            Ok(())
-        } else {
-            Err(CommandError::Arity(self.name))
-        }
+        let fits = if self.arity >= 0 { given == self.arity } else { given >= -self.arity };
+        if fits { Ok(()) } else { Err(CommandError::Arity(self.name)) }
     }
 }
 
@@ -95,17 +81,10 @@ impl Command {
 /// refuses them before it looks at a key.
 pub(super) fn for_each_key<'a>(keys: Keys, args: &Args<'a>, mut f: impl FnMut(&'a [u8])) {
     let mut each = |from: usize, count: usize, step: usize| {
-        args.iter()
-            .skip(from)
-            .step_by(step)
-            .take(count)
-            .for_each(&mut f);
+        args.iter().skip(from).step_by(step).take(count).for_each(&mut f);
     };
     let counted = |at: usize| -> usize {
-        let n = args
-            .get(at)
-            .and_then(parse_i64)
-            .and_then(|n| usize::try_from(n).ok());
+        let n = args.get(at).and_then(parse_i64).and_then(|n| usize::try_from(n).ok());
         n.filter(|n| *n < args.len() - at).unwrap_or(0)
     };
     match keys {
@@ -147,10 +126,7 @@ impl CommandTable {
     /// A table of the given families' commands.
     pub(super) fn new(families: &[&'static [Command]]) -> CommandTable {
         let commands: Vec<&'static Command> = families.iter().copied().flatten().collect();
-        assert!(
-            commands.len() < SLOTS / 2,
-            "more commands than the table is made for"
-        );
+        assert!(commands.len() < SLOTS / 2, "more commands than the table is made for");
         let mut slots = Box::new([FREE; SLOTS]);
         for (number, command) in commands.iter().enumerate() {
             let mut slot = slot_of(command.name.as_bytes());
@@ -185,22 +161,4 @@ fn slot_of(name: &[u8]) -> usize {
     head[..n].copy_from_slice(&name[..n]);
     let word = (u64::from_le_bytes(head) | 0x2020_2020_2020_2020) ^ name.len() as u64;
     (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % SLOTS
-}
-
-/// The error for a name that is not in the table, with Redis's own cuts.
-pub(super) fn unknown(args: &Args<'_>) -> CommandError {
-    const TEXT_MAX: usize = 128;
-    let cut = |arg: &[u8], max: usize| {
-        let end = arg.iter().position(|&b| b == 0).unwrap_or(arg.len());
-        String::from_utf8_lossy(&arg[..end.min(max)]).into_owned()
-    };
-    let mut rest = String::new();
-    for arg in args.tail(1).iter() {
-        if rest.len() >= TEXT_MAX {
-            break;
-        }
-        let shown = cut(arg, TEXT_MAX - rest.len());
-        rest.push_str(&format!("'{shown}' "));
-    }
-    CommandError::UnknownCommand(cut(args.get(0).unwrap_or_default(), TEXT_MAX), rest)
 }

@@ -33,9 +33,7 @@ fn incrby(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
 }
 
 fn decrby(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
-    let by = arg::int(args, 2)?
-        .checked_neg()
-        .ok_or(CommandError::DecrementOverflow)?;
+    let by = arg::int(args, 2)?.checked_neg().ok_or(CommandError::DecrementOverflow)?;
     add(db, &args[1], by, out)
 }
 
@@ -47,11 +45,7 @@ fn add(db: &mut Db<'_>, key: &[u8], by: i64, out: &mut OutBuf) -> CommandResult 
         Ok(Edit::Changed(sum))
     })?;
     let sum = sum.unwrap_or_else(|| {
-        db.set_string(
-            key,
-            itoa::Buffer::new().format(by).as_bytes(),
-            Expiry::Never,
-        );
+        db.set_string(key, itoa::Buffer::new().format(by).as_bytes(), Expiry::Never);
         by
     });
     reply::int(out, sum);

@@ -61,13 +61,7 @@ impl<'a> Db<'a> {
         now_ms: u64,
         first: (&'a [u8], u64),
     ) -> Db<'a> {
-        Db {
-            store,
-            guards,
-            now_ms,
-            first: first.0,
-            first_hash: first.1,
-        }
+        Db { store, guards, now_ms, first: first.0, first_hash: first.1 }
     }
 
     /// Milliseconds since the epoch.
@@ -83,9 +77,7 @@ impl<'a> Db<'a> {
     /// The value at `key` as `T`, for reading.
     pub(super) fn read<T: Kind>(&mut self, key: &[u8]) -> Result<Option<&T>, CommandError> {
         match self.record(key) {
-            Some(record) => T::of(&record.value)
-                .map(Some)
-                .ok_or(CommandError::WrongType),
+            Some(record) => T::of(&record.value).map(Some).ok_or(CommandError::WrongType),
             None => Ok(None),
         }
     }

@@ -38,11 +38,7 @@ pub(super) struct Dict<V> {
 
 impl<V> Default for Dict<V> {
     fn default() -> Dict<V> {
-        Dict {
-            entries: Vec::new(),
-            index: HashTable::new(),
-            key_bytes: 0,
-        }
+        Dict { entries: Vec::new(), index: HashTable::new(), key_bytes: 0 }
     }
 }
 
@@ -75,9 +71,7 @@ impl<V> Dict<V> {
         if self.index.is_empty() {
             return self.entries.iter().position(is_it);
         }
-        let found = self
-            .index
-            .find(spread(hash), |&i| is_it(&self.entries[i as usize]));
+        let found = self.index.find(spread(hash), |&i| is_it(&self.entries[i as usize]));
         found.map(|&i| i as usize)
     }
 
@@ -92,9 +86,7 @@ impl<V> Dict<V> {
         if self.index.is_empty() {
             return self.entries.iter().position(is_it);
         }
-        let found = self
-            .index
-            .find(spread(hash), |&i| is_it(&self.entries[i as usize]));
+        let found = self.index.find(spread(hash), |&i| is_it(&self.entries[i as usize]));
         found.map(|&i| i as usize)
     }
 
@@ -136,9 +128,8 @@ impl<V> Dict<V> {
         self.entries.push(Entry { hash, key, value });
         if !self.index.is_empty() {
             let entries = &self.entries;
-            self.index.insert_unique(spread(hash), at as u32, |&i| {
-                spread(entries[i as usize].hash)
-            });
+            self.index
+                .insert_unique(spread(hash), at as u32, |&i| spread(entries[i as usize].hash));
         } else if at >= LINEAR_MAX {
             self.build_index();
         }
@@ -195,8 +186,7 @@ impl<V> Dict<V> {
         self.index.reserve(self.entries.len() * 2, |_| 0);
         for (i, entry) in self.entries.iter().enumerate() {
             // Nothing is rehashed: the room was reserved.
-            self.index
-                .insert_unique(spread(entry.hash), i as u32, |_| 0);
+            self.index.insert_unique(spread(entry.hash), i as u32, |_| 0);
         }
     }
 
@@ -211,8 +201,7 @@ impl<V> Dict<V> {
         if self.entries.capacity() > 64 && len < self.entries.capacity() / 4 {
             self.entries.shrink_to(len * 2);
             let entries = &self.entries;
-            self.index
-                .shrink_to(len * 2, |&i| spread(entries[i as usize].hash));
+            self.index.shrink_to(len * 2, |&i| spread(entries[i as usize].hash));
         }
     }
 }

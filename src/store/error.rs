@@ -3,6 +3,8 @@
 //! The texts are those of redis-server 7.0, because clients match on them; the differential test
 //! compares every one. A command that returns an error has changed nothing.
 
+use crate::proto::args::Args;
+
 /// An error reply; its `Display` is the line after the minus sign.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CommandError {
@@ -36,8 +38,6 @@ pub(super) enum CommandError {
     HashNotFloat,
     #[error("ERR invalid expire time in '{0}' command")]
     ExpireTime(&'static str),
-    #[error("ERR Unsupported option {0}")]
-    UnsupportedOption(String),
     #[error("ERR NX and XX, GT or LT options at the same time are not compatible")]
     ExpireNxWithOther,
     #[error("ERR GT and LT options at the same time are not compatible")]
@@ -71,6 +71,12 @@ pub(super) enum CommandError {
     LcsType,
     #[error("ERR If you want both the length and indexes, please just use IDX.")]
     LcsLenAndIdx,
+    #[error("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len")]
+    LcsMemory,
+    #[error("ERR timeout is not a float or out of range")]
+    TimeoutNotFloat,
+    #[error("ERR timeout is negative")]
+    TimeoutNegative,
     #[error("ERR invalid cursor")]
     Cursor,
     #[error("ERR source and destination objects are the same")]
@@ -81,8 +87,6 @@ pub(super) enum CommandError {
     NumkeysZero,
     #[error("ERR Number of keys can't be greater than number of args")]
     NumkeysTooMany,
-    #[error("ERR Number of keys can't be negative")]
-    NumkeysNegative,
     #[error("ERR at least 1 input key is needed for '{0}' command")]
     NoInputKeys(&'static str),
     #[error("ERR LIMIT can't be negative")]
@@ -122,10 +126,6 @@ pub(super) enum CommandError {
     SortNotFloat,
     #[error("ERR {0} option of SORT is not supported by the embedded store")]
     SortPattern(&'static str),
-    #[error("ERR Unknown subcommand or wrong number of arguments for '{0}'. Try {1} HELP.")]
-    Subcommand(String, &'static str),
-    #[error("ERR unknown subcommand '{0}'. Try {1} HELP.")]
-    UnknownSubcommand(String, &'static str),
     #[error(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
          that when switching between policies at runtime LRU and LFU data will take some time to \
@@ -134,12 +134,11 @@ pub(super) enum CommandError {
     NoLfu,
     #[error("OOM command not allowed when used memory > 'maxmemory'.")]
     OutOfMemory,
-    #[error("ERR unknown command '{0}', with args beginning with: {1}")]
-    UnknownCommand(String, String),
+    /// A text that shows bytes the client sent, which need not be UTF-8.
+    #[error("{}", String::from_utf8_lossy(.0))]
+    Quoting(Vec<u8>),
     #[error("ERR scripts are not supported by the embedded store")]
     NoScripts,
-    #[error("ERR {0} is not supported by the embedded store")]
-    Unsupported(&'static str),
     #[error("ERR Mandatory argument {0} is missing or not at the right position")]
     MissingArgument(&'static str),
     #[error("ERR Parameter `numFields` should be greater than 0")]
@@ -148,19 +147,51 @@ pub(super) enum CommandError {
     NumFieldsMismatch,
     #[error("ERR invalid expire time, must be >= 0")]
     FieldExpireNegative,
-    #[error("ERR Bad data format")]
-    DumpFormat,
-    #[error("ERR DUMP payload version or checksum are wrong")]
-    DumpChecksum,
-    #[error("ERR Invalid TTL value, must be >= 0")]
-    RestoreTtl,
-    #[error("ERR Invalid IDLETIME value, must be >= 0")]
-    RestoreIdle,
-    #[error("ERR Invalid FREQ value, must be >= 0 and <= 255")]
-    RestoreFreq,
-    #[error("BUSYKEY Target key name already exists.")]
-    BusyKey,
 }
+
+impl CommandError {
+    /// The text as it goes to the client.
+    pub(super) fn text(&self) -> Vec<u8> {
+        match self {
+            CommandError::Quoting(text) => text.clone(),
+            other => other.to_string().into_bytes(),
+        }
+    }
+
+    /// An option that a command does not know.
+    pub(super) fn unsupported_option(option: &[u8]) -> CommandError {
+        CommandError::Quoting([b"ERR Unsupported option ", option].concat())
+    }
+
+    /// A subcommand that a command does not know.
+    pub(super) fn unknown_subcommand(word: &[u8], command: &str) -> CommandError {
+        let word = &word[..word.len().min(QUOTED_MAX)];
+        let help = format!("'. Try {command} HELP.");
+        CommandError::Quoting([b"ERR unknown subcommand '", word, help.as_bytes()].concat())
+    }
+
+    /// A command that the store does not know, with as much of its arguments as Redis shows.
+    pub(super) fn unknown_command(args: &Args<'_>) -> CommandError {
+        let cut = |arg: &'_ [u8], max: usize| {
+            let end = arg.iter().position(|&b| b == 0).unwrap_or(arg.len());
+            arg[..end.min(max)].to_vec()
+        };
+        let mut shown = Vec::new();
+        for arg in args.tail(1).iter() {
+            if shown.len() >= QUOTED_MAX {
+                break;
+            }
+            let arg = cut(arg, QUOTED_MAX - shown.len());
+            shown.extend_from_slice(&[b"'", arg.as_slice(), b"' "].concat());
+        }
+        let name = cut(args.get(0).unwrap_or_default(), QUOTED_MAX);
+        let parts = [b"ERR unknown command '", &name[..], b"', with args beginning with: ", &shown];
+        CommandError::Quoting(parts.concat())
+    }
+}
+
+/// Most bytes of the client's that an error text shows.
+const QUOTED_MAX: usize = 128;
 
 /// What every command returns: its reply is in the output, or nothing is.
 pub(super) type CommandResult = Result<(), CommandError>;

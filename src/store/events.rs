@@ -23,11 +23,7 @@ pub(super) struct EventRing {
 
 impl EventRing {
     pub(super) fn new(max: usize) -> EventRing {
-        EventRing {
-            events: VecDeque::new(),
-            max,
-            overrun: false,
-        }
+        EventRing { events: VecDeque::new(), max, overrun: false }
     }
 
     /// Adds an event. After an overrun nothing is kept until the next drain: the reader has to

@@ -78,18 +78,11 @@ fn split_exponent(text: &str, mark: char) -> Option<((&str, &str), i64)> {
         Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
         None => (text, 0),
     };
-    Some((
-        digits.split_once('.').unwrap_or((digits, "")),
-        exponent.into(),
-    ))
+    Some((digits.split_once('.').unwrap_or((digits, "")), exponent.into()))
 }
 
 impl Extended {
-    const ZERO: Extended = Extended {
-        negative: false,
-        mantissa: 0,
-        exponent: 0,
-    };
+    const ZERO: Extended = Extended { negative: false, mantissa: 0, exponent: 0 };
 
     /// The sum, rounded to even; `None` when it is infinite.
     pub(super) fn add(self, other: Extended) -> Option<Extended> {
@@ -155,13 +148,9 @@ impl Extended {
             exponent += 1;
         }
         let fits = exponent + MANTISSA_BITS - 1 <= TOP_BIT_MAX
-            && exponent + MANTISSA_BITS - 1 >= -TOP_BIT_MAX - MANTISSA_BITS;
+            && exponent + MANTISSA_BITS > -TOP_BIT_MAX - MANTISSA_BITS;
         let mantissa = u64::try_from(rounded).expect("cut to 64 bits above");
-        fits.then_some(Extended {
-            negative,
-            mantissa,
-            exponent,
-        })
+        fits.then_some(Extended { negative, mantissa, exponent })
     }
 }
 
@@ -209,9 +198,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        for text in [
-            "", " 1", "1 ", "nan", "1e99999", "1e-99999", "0x", "e5", "1e", "--1",
-        ] {
+        for text in ["", " 1", "1 ", "nan", "1e99999", "1e-99999", "0x", "e5", "1e", "--1"] {
             assert_eq!(parse(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(parse(b"-inf"), Some(Parsed::Infinite));

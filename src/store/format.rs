@@ -35,20 +35,38 @@ pub(super) fn parse_i64(text: &[u8]) -> Option<i64> {
 /// A double as `strtod` reads it, over the whole text; `None` for NaN, for what over- or
 /// underflows, and for leading blanks.
 pub(super) fn parse_f64(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let magnitude = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if magnitude.starts_with("0x") || magnitude.starts_with("0X") {
-        let value = parse_hex_float(&magnitude[2..])?;
-        return Some(if text.starts_with('-') { -value } else { value });
-    }
-    let value: f64 = text.parse().ok()?;
-    let named = magnitude.starts_with(['i', 'I', 'n', 'N']);
-    if value.is_nan() || (value.is_infinite() && !named) {
+    let value = parse_f64_unchecked(text)?;
+    let magnitude = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+    let named = matches!(magnitude, [b'i' | b'I', ..]);
+    if value.is_infinite() && !named {
         return None;
     }
-    let mantissa = magnitude.split(['e', 'E']).next().unwrap_or("");
-    let vanished = value == 0.0 && mantissa.bytes().any(|b| matches!(b, b'1'..=b'9'));
-    (!vanished).then_some(value)
+    let mantissa = magnitude.split(|b| matches!(b, b'e' | b'E')).next().unwrap_or_default();
+    let hexadecimal = matches!(magnitude, [b'0', b'x' | b'X', ..]);
+    let digits = mantissa.iter().any(|b| matches!(b, b'1'..=b'9'));
+    (value != 0.0 || hexadecimal || !digits).then_some(value)
+}
+
+/// As [`parse_f64`], but what over- or underflows becomes infinite or 0.
+pub(super) fn parse_f64_unchecked(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let magnitude = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if let Some(hex) = magnitude.strip_prefix("0x").or(magnitude.strip_prefix("0X")) {
+        let value = parse_hex_float(hex)?;
+        return Some(if text.starts_with('-') { -value } else { value });
+    }
+    text.parse().ok().filter(|value: &f64| !value.is_nan())
+}
+
+/// What `strtod` reads of a text that may begin with blanks and ends at a NUL; no text at all
+/// reads as 0.
+pub(super) fn c_number(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|&b| b == 0).unwrap_or(text.len());
+    let blanks = |b: &&u8| matches!(b, b' ' | b'\t'..=b'\r');
+    match end {
+        0 => b"0",
+        _ => &text[text[..end].iter().take_while(blanks).count()..end],
+    }
 }
 
 /// The part after `0x`: hexadecimal digits, a point, and a binary exponent after `p`.
@@ -87,10 +105,7 @@ pub(super) fn push_double(out: &mut Vec<u8>, x: f64) {
         None => ("", mantissa),
     };
     let digits: Vec<u8> = mantissa.bytes().filter(|&b| b != b'.').collect();
-    let kept = digits
-        .iter()
-        .rposition(|&b| b != b'0')
-        .map_or(1, |at| at + 1);
+    let kept = digits.iter().rposition(|&b| b != b'0').map_or(1, |at| at + 1);
     let digits = &digits[..kept];
     out.extend_from_slice(sign.as_bytes());
     if (-4..17).contains(&exponent) {
@@ -183,7 +198,7 @@ mod tests {
             (-0.0, "-0"),
             (1.0, "1"),
             (-17.0, "-17"),
-            (3.14, "3.1400000000000001"),
+            (3.15, "3.1499999999999999"),
             (0.1, "0.10000000000000001"),
             (1e17, "1e+17"),
             (1e16, "10000000000000000"),

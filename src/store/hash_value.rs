@@ -112,10 +112,7 @@ impl Hash {
 
     fn push_new(&mut self, field: &[u8], value: Blob) {
         self.value_bytes += value.heap_bytes();
-        let field_value = Field {
-            value,
-            expire_at_ms: 0,
-        };
+        let field_value = Field { value, expire_at_ms: 0 };
         self.fields.push(Blob::new(field), field_value);
     }
 

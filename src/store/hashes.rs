@@ -133,9 +133,7 @@ fn hlen(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
 
 fn hstrlen(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
     let hash = db.read::<Hash>(&args[1])?;
-    let len = hash
-        .and_then(|hash| hash.get(&args[2]))
-        .map_or(0, |field| field.value.len());
+    let len = hash.and_then(|hash| hash.get(&args[2])).map_or(0, |field| field.value.len());
     reply::count(out, len);
     Ok(())
 }
@@ -149,11 +147,7 @@ fn hexists(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult 
 
 fn hdel(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
     let gone = db.edit_existing(&args[1], |hash: &mut Hash| {
-        let gone = args
-            .tail(2)
-            .iter()
-            .filter(|field| hash.remove(field).is_some())
-            .count();
+        let gone = args.tail(2).iter().filter(|field| hash.remove(field).is_some()).count();
         Ok(Edit::when(gone > 0, gone))
     })?;
     reply::count(out, gone.unwrap_or(0));
@@ -182,9 +176,7 @@ fn hincrbyfloat(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandRe
         None => return Err(CommandError::NotFloat),
     }
     let sum = db.edit(&args[1], |hash: &mut Hash| {
-        let old = hash
-            .get(&args[2])
-            .map_or(&b"0"[..], |field| field.value.as_slice());
+        let old = hash.get(&args[2]).map_or(&b"0"[..], |field| field.value.as_slice());
         let sum = add_float(old, &args[3], CommandError::HashNotFloat)?;
         hash.set_keeping_expiry(&args[2], Blob::new(sum.as_bytes()));
         Ok(Edit::Changed(sum))
@@ -204,10 +196,7 @@ fn hrandfield(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResu
     };
     let picks = pick::positions(hash.map_or(0, Hash::len), request.count, &mut rng);
     reply::array(out, picks.len() * if request.with_values { 2 } else { 1 });
-    for entry in hash
-        .into_iter()
-        .flat_map(|hash| picks.iter().map(|&at| hash.at(at)))
-    {
+    for entry in hash.into_iter().flat_map(|hash| picks.iter().map(|&at| hash.at(at))) {
         reply::blob(out, &entry.key);
         if request.with_values {
             reply::blob(out, &entry.value.value);

@@ -24,21 +24,13 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn del(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
-    let gone = args
-        .tail(1)
-        .iter()
-        .filter(|key| db.remove(key).is_some())
-        .count();
+    let gone = args.tail(1).iter().filter(|key| db.remove(key).is_some()).count();
     reply::count(out, gone);
     Ok(())
 }
 
 fn exists(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
-    let found = args
-        .tail(1)
-        .iter()
-        .filter(|key| db.record(key).is_some())
-        .count();
+    let found = args.tail(1).iter().filter(|key| db.record(key).is_some()).count();
     reply::count(out, found);
     Ok(())
 }
@@ -130,10 +122,7 @@ fn object(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
         b"idletime" => "object|idletime",
         b"freq" => "object|freq",
         _ => {
-            return Err(CommandError::UnknownSubcommand(
-                arg::text(&args[1]),
-                "OBJECT",
-            ));
+            return Err(CommandError::unknown_subcommand(&args[1], "OBJECT"));
         }
     };
     if args.len() != 3 {

@@ -72,11 +72,7 @@ pub(super) fn walk(
     loop {
         let (mut looked_at, from) = (0, cursor.position as usize);
         cursor.position = db.visit(cursor.shard, |shard| {
-            looked_at = if from == 0 {
-                shard.len()
-            } else {
-                from.min(shard.len())
-            };
+            looked_at = if from == 0 { shard.len() } else { from.min(shard.len()) };
             shard.scan(from, left, now_ms, &mut f) as u64
         });
         left = left.saturating_sub(looked_at - cursor.position as usize);
@@ -126,9 +122,8 @@ fn randomkey(db: &mut Db<'_>, _args: &Args<'_>, out: &mut OutBuf) -> CommandResu
     let now_ms = db.now_ms();
     let first = db.visit(0, |shard| shard.rng.usize(..SHARDS));
     for step in 0..SHARDS {
-        let found = db.visit((first + step) % SHARDS, |shard| {
-            shard.random(now_ms).map(<[u8]>::to_vec)
-        });
+        let found =
+            db.visit((first + step) % SHARDS, |shard| shard.random(now_ms).map(<[u8]>::to_vec));
         if let Some(key) = found {
             reply::bulk(out, &key);
             return Ok(());

@@ -36,9 +36,7 @@ impl MemoryStore {
         keys: &mut Vec<Box<[u8]>>,
     ) -> u64 {
         let mut db = Db::new(self, Guards::Visit, now_ms, (&[], 0));
-        keyspace::walk(&mut db, cursor, count, |entry| {
-            keys.push(entry.key.as_slice().into())
-        })
+        keyspace::walk(&mut db, cursor, count, |entry| keys.push(entry.key.as_slice().into()))
     }
 
     /// Appends the keys of one shard, after an overrun of its events.
@@ -97,9 +95,7 @@ impl MemoryStore {
                 return;
             }
             let number = (self.evict_turn.fetch_add(1, Relaxed) % SHARDS) as u8;
-            let evicted = self
-                .lock(number)
-                .evict_one(EVICTION_SAMPLES, volatile_only, now_ms);
+            let evicted = self.lock(number).evict_one(EVICTION_SAMPLES, volatile_only, now_ms);
             fruitless = if evicted { 0 } else { fruitless + 1 };
         }
     }

@@ -12,6 +12,8 @@
 //! key), [`dict`] and [`value`] (the data), then one file per family of commands.
 
 mod arg;
+mod bitfield;
+mod bits;
 mod blob;
 mod command;
 mod counters;
@@ -20,26 +22,37 @@ mod dict;
 mod error;
 mod events;
 mod extended;
+mod field_expiry;
 mod format;
 mod hash_value;
 mod hashes;
 mod keys;
 mod keyspace;
+mod lcs;
+mod list_moves;
+mod lists;
 mod maintenance;
 mod pick;
 mod reply;
 mod scan;
 mod score_tree;
+mod set_algebra;
 mod set_options;
+mod sets;
 mod settings;
 mod shard;
+mod sort;
 mod strings;
 mod transaction;
 mod ttl;
 mod usage;
 mod value;
 mod waiters;
+mod zadd;
+mod zrange;
+mod zset_algebra;
 mod zset_value;
+mod zsets;
 
 #[cfg(test)]
 mod tests;
@@ -80,13 +93,7 @@ impl MemoryStore {
     /// An empty store.
     pub fn new(settings: StoreSettings) -> MemoryStore {
         let usage = Arc::new(Usage::new(&settings));
-        let shard = |n| {
-            Slot(Mutex::new(Shard::new(
-                &settings,
-                Arc::clone(&usage),
-                n as u64,
-            )))
-        };
+        let shard = |n| Slot(Mutex::new(Shard::new(&settings, Arc::clone(&usage), n as u64)));
         MemoryStore {
             shards: (0..SHARDS).map(shard).collect(),
             commands: CommandTable::new(&[
@@ -96,6 +103,19 @@ impl MemoryStore {
                 ttl::COMMANDS,
                 keyspace::COMMANDS,
                 hashes::COMMANDS,
+                field_expiry::COMMANDS,
+                lcs::COMMANDS,
+                sort::COMMANDS,
+                bits::COMMANDS,
+                bitfield::COMMANDS,
+                lists::COMMANDS,
+                list_moves::COMMANDS,
+                sets::COMMANDS,
+                set_algebra::COMMANDS,
+                zadd::COMMANDS,
+                zsets::COMMANDS,
+                zrange::COMMANDS,
+                zset_algebra::COMMANDS,
             ]),
             usage,
             evict_turn: AtomicUsize::new(0),
@@ -134,10 +154,8 @@ impl MemoryStore {
     /// The command that `args` name, with a fitting number of them.
     fn command_of(&self, args: &Args<'_>) -> Result<&'static Command, CommandError> {
         let name = args.get(0).unwrap_or_default();
-        let command = self
-            .commands
-            .find(name)
-            .ok_or_else(|| command::unknown(args))?;
+        let command =
+            self.commands.find(name).ok_or_else(|| CommandError::unknown_command(args))?;
         command.check_arity(args)?;
         Ok(command)
     }
@@ -148,12 +166,7 @@ impl MemoryStore {
         if let (Keys::One, Some(key)) = (keys, args.get(1)) {
             let hash = hash_of(key);
             let number = shard_of(hash);
-            return Db::new(
-                self,
-                Guards::One(number, self.lock(number)),
-                now_ms,
-                (key, hash),
-            );
+            return Db::new(self, Guards::One(number, self.lock(number)), now_ms, (key, hash));
         }
         let mut needed = ShardSet::default();
         let mut first: (&[u8], u64) = (&[], 0);
@@ -179,10 +192,7 @@ impl MemoryStore {
     /// others: its command may be half done, as after a crash in the middle of it.
     #[inline]
     fn lock(&self, number: u8) -> MutexGuard<'_, Shard> {
-        self.shards[usize::from(number)]
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[usize::from(number)].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check_room(&self, command: &Command) -> CommandResult {

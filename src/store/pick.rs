@@ -75,10 +75,7 @@ mod tests {
             picks.dedup();
             assert_eq!(picks.len(), 3);
         }
-        assert!(
-            hits.iter().all(|&n| (2_700..3_300).contains(&n)),
-            "{hits:?}"
-        );
+        assert!(hits.iter().all(|&n| (2_700..3_300).contains(&n)), "{hits:?}");
         assert_eq!(positions(4, 9, &mut rng), [0, 1, 2, 3]);
         assert_eq!(positions(1, -3, &mut rng), [0, 0, 0]);
         assert!(positions(0, 5, &mut rng).is_empty());

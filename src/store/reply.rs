@@ -1,7 +1,5 @@
 //! RESP2 replies, appended to an output queue.
 
-use std::io::Write;
-
 use crate::proto::outbuf::OutBuf;
 
 use super::blob::Blob;
@@ -89,13 +87,11 @@ pub(super) fn status(out: &mut OutBuf, text: &str) {
 /// An error line. Line ends inside the text become blanks, as Redis does.
 pub(super) fn error(out: &mut OutBuf, error: &CommandError) {
     let tail = out.tail_mut();
-    let start = tail.len();
-    write!(tail, "-{error}").expect("a vector takes every write");
-    for byte in &mut tail[start..] {
-        if matches!(byte, b'\r' | b'\n') {
-            *byte = b' ';
-        }
-    }
+    tail.push(b'-');
+    let blank = |byte| {
+        if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }
+    };
+    tail.extend(error.text().into_iter().map(blank));
     tail.extend_from_slice(b"\r\n");
 }
 

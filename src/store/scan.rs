@@ -25,11 +25,7 @@ impl<'a> ScanOptions<'a> {
         from: usize,
         with_type: bool,
     ) -> Result<ScanOptions<'a>, CommandError> {
-        let mut options = ScanOptions {
-            count: COUNT_DEFAULT,
-            pattern: None,
-            type_name: None,
-        };
+        let mut options = ScanOptions { count: COUNT_DEFAULT, pattern: None, type_name: None };
         let mut at = from;
         while at < args.len() {
             let (word, value) = (&args[at], args.get(at + 1).ok_or(CommandError::Syntax)?);
@@ -53,8 +49,7 @@ impl<'a> ScanOptions<'a> {
 
     /// True when `name` matches the pattern, if there is one.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
-        self.pattern
-            .is_none_or(|pattern| glob::matches(pattern, name))
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
     }
 }
 
@@ -72,11 +67,7 @@ pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
         return Err(CommandError::Cursor);
     }
     let value: u64 = digits.parse().map_err(|_| CommandError::Cursor)?;
-    Ok(if text[0] == b'-' {
-        value.wrapping_neg()
-    } else {
-        value
-    })
+    Ok(if text[0] == b'-' { value.wrapping_neg() } else { value })
 }
 
 /// A step's reply: the next cursor and what was found.

@@ -51,19 +51,11 @@ pub(super) struct ScoreTree {
 
 impl Default for ScoreTree {
     fn default() -> ScoreTree {
-        ScoreTree {
-            root: Node::Leaf(Vec::new()),
-            len: 0,
-        }
+        ScoreTree { root: Node::Leaf(Vec::new()), len: 0 }
     }
 }
 
 impl ScoreTree {
-    /// Number of items.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Adds an item that is not there.
     pub(super) fn insert(&mut self, item: Scored) {
         self.len += 1;
@@ -130,10 +122,7 @@ impl ScoreTree {
             let left = count - done;
             let (taken, go_on) = match reverse {
                 false => feed(from.iter().take(left), &mut f),
-                true => feed(
-                    from[..1].iter().chain(before.iter().rev()).take(left),
-                    &mut f,
-                ),
+                true => feed(from[..1].iter().chain(before.iter().rev()).take(left), &mut f),
             };
             if !go_on {
                 return;
@@ -177,10 +166,7 @@ fn feed<'a>(
 
 impl Child {
     fn new(node: Node) -> Child {
-        Child {
-            count: node.count(),
-            node,
-        }
+        Child { count: node.count(), node }
     }
 }
 
@@ -236,9 +222,7 @@ impl Node {
         match self {
             Node::Leaf(items) => {
                 let at = items.partition_point(|i| i.cmp_to(score, member).is_lt());
-                let found = items
-                    .get(at)
-                    .is_some_and(|i| i.cmp_to(score, member).is_eq());
+                let found = items.get(at).is_some_and(|i| i.cmp_to(score, member).is_eq());
                 if found {
                     items.remove(at);
                 }
@@ -273,11 +257,7 @@ impl Node {
 
 /// Where to split a full node: in the middle, or near the end when it grows at its end.
 fn split_at(inserted: usize, max: usize) -> usize {
-    if inserted + 1 >= max {
-        max - 1
-    } else {
-        max / 2
-    }
+    if inserted + 1 >= max { max - 1 } else { max / 2 }
 }
 
 /// The child below which an item belongs.
@@ -340,15 +320,9 @@ mod tests {
         for step in 0..30_000 {
             let grow = step % 15_000 < 9_000;
             if rng.u8(..10) < if grow { 7 } else { 2 } {
-                let item = (
-                    f64::from(rng.u8(..50)),
-                    rng.u16(..).to_string().into_bytes(),
-                );
+                let item = (f64::from(rng.u8(..50)), rng.u16(..).to_string().into_bytes());
                 if let Err(at) = model.binary_search_by(|m| order(m, &item)) {
-                    tree.insert(Scored {
-                        score: item.0,
-                        member: Blob::new(&item.1),
-                    });
+                    tree.insert(Scored { score: item.0, member: Blob::new(&item.1) });
                     model.insert(at, item);
                 }
             } else if !model.is_empty() {
@@ -358,19 +332,13 @@ mod tests {
                 assert!(tree.remove(score, &member));
                 assert!(!tree.remove(score, &member));
             }
-            assert_eq!(tree.len(), model.len());
+            assert_eq!(tree.len, model.len());
             if step % 500 == 0 {
                 assert_eq!(check(&tree.root), model.len());
                 let (start, count) = (rng.usize(..300), rng.usize(..300));
                 let want: Vec<_> = model.iter().skip(start).take(count).cloned().collect();
                 assert_eq!(items(&tree, start, count, false), want);
-                let want: Vec<_> = model
-                    .iter()
-                    .rev()
-                    .skip(start)
-                    .take(count)
-                    .cloned()
-                    .collect();
+                let want: Vec<_> = model.iter().rev().skip(start).take(count).cloned().collect();
                 assert_eq!(items(&tree, start, count, true), want);
             }
         }
@@ -380,10 +348,7 @@ mod tests {
     fn rising_scores_fill_the_leaves() {
         let mut tree = ScoreTree::default();
         for n in 0..10_000 {
-            tree.insert(Scored {
-                score: f64::from(n),
-                member: Blob::from_int(i64::from(n)),
-            });
+            tree.insert(Scored { score: f64::from(n), member: Blob::from_int(i64::from(n)) });
         }
         fn leaves(node: &Node) -> usize {
             match node {

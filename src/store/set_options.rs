@@ -78,38 +78,23 @@ impl SetOptions {
         now_ms: u64,
     ) -> Result<Expiry, CommandError> {
         let Some(option) = self.expiry else {
-            return Ok(if self.keep_ttl {
-                Expiry::Keep
-            } else {
-                Expiry::Never
-            });
+            return Ok(if self.keep_ttl { Expiry::Keep } else { Expiry::Never });
         };
         let base = option.relative.then_some(now_ms);
         absolute_expiry(arg::int(args, option.at)?, option.unit_ms, base, command).map(Expiry::At)
     }
 
     fn take_expiry(&mut self, args: &Args<'_>, at: usize) -> bool {
-        let words = [
-            ("ex", 1_000, true),
-            ("px", 1, true),
-            ("exat", 1_000, false),
-            ("pxat", 1, false),
-        ];
-        let found = words
-            .into_iter()
-            .find(|(word, ..)| arg::is(&args[at], word));
+        let words =
+            [("ex", 1_000, true), ("px", 1, true), ("exat", 1_000, false), ("pxat", 1, false)];
+        let found = words.into_iter().find(|(word, ..)| arg::is(&args[at], word));
         let Some((word, unit_ms, relative)) = found else {
             return false;
         };
         if self.expiry.is_some_and(|given| given.word != word) || at + 1 >= args.len() {
             return false;
         }
-        self.expiry = Some(ExpiryOption {
-            at: at + 1,
-            unit_ms,
-            relative,
-            word,
-        });
+        self.expiry = Some(ExpiryOption { at: at + 1, unit_ms, relative, word });
         true
     }
 }
@@ -123,9 +108,7 @@ pub(super) fn absolute_expiry(
     command: &'static str,
 ) -> Result<u64, CommandError> {
     let base = base_ms.unwrap_or(0) as i64;
-    let at = value
-        .checked_mul(unit_ms)
-        .and_then(|ms| ms.checked_add(base));
+    let at = value.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base));
     match at {
         Some(at) if value > 0 && at > 0 => Ok(at as u64),
         _ => Err(CommandError::ExpireTime(command)),

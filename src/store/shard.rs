@@ -123,10 +123,6 @@ impl Shard {
         self.keys.at_mut(at)
     }
 
-    pub(super) fn entry(&self, at: usize) -> &Entry<Record> {
-        self.keys.at(at)
-    }
-
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }

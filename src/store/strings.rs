@@ -53,7 +53,7 @@ fn set(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
         }
         false => (options.nx || options.xx) && db.exists(key),
     };
-    let allowed = !(options.nx && found) && !(options.xx && !found);
+    let allowed = if found { !options.nx } else { !options.xx };
     if allowed {
         db.set_string(key, value, expiry);
     }
@@ -224,11 +224,7 @@ fn getrange(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult
     // Unlike a list range, an end before the first byte gives that byte.
     let inverted = start < 0 && end < 0 && start > end;
     let from_end = |n: i64| {
-        if n < 0 {
-            n.saturating_add(len).max(0)
-        } else {
-            n
-        }
+        if n < 0 { n.saturating_add(len).max(0) } else { n }
     };
     let (from, to) = (from_end(start), from_end(end).min(len - 1));
     match inverted || from > to {

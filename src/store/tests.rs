@@ -42,10 +42,7 @@ pub(super) fn drain(mut out: OutBuf) -> String {
         all.extend_from_slice(front);
         out.advance(n);
     }
-    String::from_utf8_lossy(&all)
-        .replace("\r\n", " ")
-        .trim_end()
-        .to_string()
+    String::from_utf8_lossy(&all).replace("\r\n", " ").trim_end().to_string()
 }
 
 /// Runs one command of words; line ends of the reply become blanks.
@@ -124,19 +121,12 @@ fn a_sweep_frees_what_nobody_touches() {
     run(&store, "SET stays v");
     events(&store);
     store.sweep(NOW + 200, usize::MAX);
-    assert_eq!(
-        store.counters().keys,
-        51,
-        "old times are dropped, not believed"
-    );
+    assert_eq!(store.counters().keys, 51, "old times are dropped, not believed");
     assert_eq!(store.sweep(NOW + 1_000, 10), 10);
     assert_eq!(store.counters().keys, 41);
     store.sweep(NOW + 1_000, usize::MAX);
     let counters = store.counters();
-    assert_eq!(
-        (counters.keys, counters.volatile_keys, counters.expired),
-        (1, 0, 50)
-    );
+    assert_eq!((counters.keys, counters.volatile_keys, counters.expired), (1, 0, 50));
     assert_eq!(events(&store).0.len(), 50);
 }
 
@@ -167,21 +157,13 @@ fn the_memory_limit_evicts_what_was_not_used() {
         run_at(&store, NOW + 120_000, &format!("SET new{n} {value}"));
     }
     let counters = store.counters();
-    assert!(
-        counters.evicted > 0 && counters.bytes <= 200_000,
-        "{counters:?}"
-    );
+    assert!(counters.evicted > 0 && counters.bytes <= 200_000, "{counters:?}");
     let left = |prefix: &str| {
         let is_there =
             |n: &u64| run_at(&store, NOW + 120_000, &format!("EXISTS {prefix}{n}")) == ":1";
         (0..500).filter(is_there).count()
     };
-    assert!(
-        left("old") < left("hot"),
-        "old {}, hot {}",
-        left("old"),
-        left("hot")
-    );
+    assert!(left("old") < left("hot"), "old {}, hot {}", left("old"), left("hot"));
 }
 
 #[test]
@@ -240,10 +222,7 @@ fn presence_events_tell_what_came_and_went() {
     let (mut all, overrun) = events(&store);
     all.sort_by_key(|e| format!("{e:?}"));
     let key = |k: &str| Box::from(k.as_bytes());
-    assert_eq!(
-        all,
-        [Appeared(key("h")), Appeared(key("k")), Went(key("h"))]
-    );
+    assert_eq!(all, [Appeared(key("h")), Appeared(key("k")), Went(key("h"))]);
     assert!(!overrun);
     for _ in 0..10 {
         run(&store, "SET x 1");
@@ -258,16 +237,11 @@ fn presence_events_tell_what_came_and_went() {
 #[test]
 fn a_block_runs_whole_or_not_at_all() {
     let store = store(|_| {});
-    let commands = [
-        "SET a 1", "INCR a", "LPUSH2 a", "HGET a f", "DBSIZE", "GET a",
-    ];
+    let commands = ["SET a 1", "INCR a", "LPUSH2 a", "HGET a f", "DBSIZE", "GET a"];
     let requests: Vec<Request> = commands.iter().map(|c| Request::words(c)).collect();
     let block: Vec<Args<'_>> = requests.iter().map(Request::args).collect();
     let version = store.version_of(b"w", NOW);
-    let watched = [Watched {
-        key: b"w"[..].into(),
-        version,
-    }];
+    let watched = [Watched { key: b"w"[..].into(), version }];
     let mut out = OutBuf::new();
     assert!(store.execute_block(&block, &watched, NOW, &mut out));
     assert_eq!(
@@ -317,10 +291,7 @@ fn large_values_are_shared_with_the_output() {
     store.execute(&get.args(), NOW, &mut out);
     let mut slices = [std::io::IoSlice::new(&[]); 8];
     let n = out.slices(&mut slices);
-    let large: Vec<_> = slices[..n]
-        .iter()
-        .filter(|s| s.len() == value.len())
-        .collect();
+    let large: Vec<_> = slices[..n].iter().filter(|s| s.len() == value.len()).collect();
     assert_eq!(large.len(), 2);
     assert_eq!(large[0].as_ptr(), large[1].as_ptr());
 }

@@ -83,8 +83,7 @@ impl MemoryStore {
     /// there: then false, and nothing is remembered.
     pub fn wait_for(&self, keys: &[&[u8]], token: WaitToken, now_ms: u64) -> bool {
         let mut needed = ShardSet::default();
-        keys.iter()
-            .for_each(|key| needed.add(shard_of(hash_of(key))));
+        keys.iter().for_each(|key| needed.add(shard_of(hash_of(key))));
         let mut db = Db::new(self, self.lock_all(&needed), now_ms, (&[], 0));
         if keys.iter().any(|key| db.exists(key)) {
             return false;

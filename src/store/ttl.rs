@@ -22,18 +22,10 @@ pub(super) const COMMANDS: &[Command] = &[
     row("pexpireat", -3, One, Write, |db, args, out| {
         expire(db, args, out, "pexpireat", Unit::Millis, Base::Epoch)
     }),
-    row("ttl", 2, One, Read, |db, args, out| {
-        ttl(db, args, out, Unit::Seconds, Base::Now)
-    }),
-    row("pttl", 2, One, Read, |db, args, out| {
-        ttl(db, args, out, Unit::Millis, Base::Now)
-    }),
-    row("expiretime", 2, One, Read, |db, args, out| {
-        ttl(db, args, out, Unit::Seconds, Base::Epoch)
-    }),
-    row("pexpiretime", 2, One, Read, |db, args, out| {
-        ttl(db, args, out, Unit::Millis, Base::Epoch)
-    }),
+    row("ttl", 2, One, Read, |db, args, out| ttl(db, args, out, Unit::Seconds, Base::Now)),
+    row("pttl", 2, One, Read, |db, args, out| ttl(db, args, out, Unit::Millis, Base::Now)),
+    row("expiretime", 2, One, Read, |db, args, out| ttl(db, args, out, Unit::Seconds, Base::Epoch)),
+    row("pexpiretime", 2, One, Read, |db, args, out| ttl(db, args, out, Unit::Millis, Base::Epoch)),
     row("persist", 2, One, Write, persist),
 ];
 
@@ -65,12 +57,8 @@ impl Condition {
     fn parse(args: &Args<'_>, from: usize) -> Result<Condition, CommandError> {
         let mut condition = Condition::default();
         for word in args.tail(from).iter() {
-            match () {
-                () if arg::is(word, "nx") => condition.nx = true,
-                () if arg::is(word, "xx") => condition.xx = true,
-                () if arg::is(word, "gt") => condition.gt = true,
-                () if arg::is(word, "lt") => condition.lt = true,
-                () => return Err(CommandError::UnsupportedOption(arg::text(word))),
+            if !condition.add(word) {
+                return Err(CommandError::unsupported_option(word));
             }
         }
         if condition.nx && (condition.xx || condition.gt || condition.lt) {
@@ -82,14 +70,32 @@ impl Condition {
         Ok(condition)
     }
 
+    /// The condition that is this one word, if it is one.
+    pub(super) fn parse_one(word: &[u8]) -> Option<Condition> {
+        let mut condition = Condition::default();
+        condition.add(word).then_some(condition)
+    }
+
+    /// Adds a word; false when it is no condition.
+    fn add(&mut self, word: &[u8]) -> bool {
+        let known = [
+            ("nx", &mut self.nx),
+            ("xx", &mut self.xx),
+            ("gt", &mut self.gt),
+            ("lt", &mut self.lt),
+        ];
+        let found = known.into_iter().find(|(name, _)| arg::is(word, name));
+        found.map(|(_, flag)| *flag = true).is_some()
+    }
+
     /// True when an expiry at `new_ms` may replace `old_ms` (0 is never).
     pub(super) fn allows(self, old_ms: u64, new_ms: i64) -> bool {
         let volatile = old_ms != 0;
         let old = old_ms as i64;
-        !(self.nx && volatile)
-            && !(self.xx && !volatile)
-            && !(self.gt && (!volatile || new_ms <= old))
-            && !(self.lt && volatile && new_ms >= old)
+        match volatile {
+            false => !self.xx && !self.gt,
+            true => !(self.nx || self.gt && new_ms <= old || self.lt && new_ms >= old),
+        }
     }
 }
 

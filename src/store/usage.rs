@@ -57,12 +57,10 @@ impl Usage {
         unreported.bytes += bytes;
         unreported.keys += keys;
         if unreported.bytes.abs() > self.step_bytes {
-            self.bytes
-                .fetch_add(std::mem::take(&mut unreported.bytes), Relaxed);
+            self.bytes.fetch_add(std::mem::take(&mut unreported.bytes), Relaxed);
         }
         if unreported.keys.abs() > self.step_keys {
-            self.keys
-                .fetch_add(std::mem::take(&mut unreported.keys), Relaxed);
+            self.keys.fetch_add(std::mem::take(&mut unreported.keys), Relaxed);
         }
     }
 

@@ -224,6 +224,16 @@ impl Set {
         self.members.remove(member).is_some()
     }
 
+    /// Keeps the members that `keep` approves.
+    pub(super) fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) {
+        // Downwards, so that a removal moves only what was looked at already.
+        for at in (0..self.members.len()).rev() {
+            if !keep(self.members.at(at).key.as_slice()) {
+                self.members.remove_at(at);
+            }
+        }
+    }
+
     /// Removes the member at a position.
     pub(super) fn remove_at(&mut self, at: usize) -> Blob {
         self.members.remove_at(at).key
@@ -258,10 +268,7 @@ mod tests {
         let big = [b'x'; 100];
         let mut list = List::default();
         for n in 0..10u8 {
-            list.push(
-                if n % 2 == 0 { End::Left } else { End::Right },
-                Blob::new(&big),
-            );
+            list.push(if n % 2 == 0 { End::Left } else { End::Right }, Blob::new(&big));
         }
         list.insert(3, Blob::new(b"small"));
         list.set(3, &big);

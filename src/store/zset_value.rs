@@ -21,8 +21,10 @@ impl ZSet {
         self.scores.get(member).copied()
     }
 
-    /// Sets a member's score; true when the member is new.
+    /// Sets a member's score; true when the member is new. Zero has no sign here, as in the small
+    /// sets of Redis.
     pub(super) fn set(&mut self, member: &[u8], score: f64) -> bool {
+        let score = score + 0.0;
         let at = self.scores.find(member);
         if let Some(at) = at {
             let old = self.scores.at(at).value;
@@ -37,10 +39,7 @@ impl ZSet {
             self.member_bytes += blob.heap_bytes();
             self.scores.push(blob.clone(), score);
         }
-        self.order.insert(Scored {
-            score,
-            member: blob,
-        });
+        self.order.insert(Scored { score, member: blob });
         at.is_none()
     }
 
@@ -87,11 +86,6 @@ impl ZSet {
     /// One step of a scan, as [`Dict::scan`].
     pub(super) fn scan(&self, cursor: usize, count: usize, f: impl FnMut(&Entry<f64>)) -> usize {
         self.scores.scan(cursor, count, f)
-    }
-
-    /// Small sets are one sorted vector each way, and a scan gives them whole.
-    pub(super) fn is_small(&self) -> bool {
-        self.scores.is_small()
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
