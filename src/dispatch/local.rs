@@ -29,7 +29,6 @@ impl Dispatcher {
     ) {
         self.counters.client_other += 1;
         let mut reply = self.spare();
-        reply.clear();
         let shape = spec.shape_of(&args);
         let resp3_before = self.clients[id.0 as usize].resp3;
         if !introspect::answer(spec, &args, &view.settings.modules, &mut reply) {

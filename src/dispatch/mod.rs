@@ -325,8 +325,11 @@ impl Dispatcher {
         }
     }
 
+    /// An empty buffer, with memory if there is one to spare.
     fn spare(&mut self) -> Vec<u8> {
-        self.spare_buffers.pop().unwrap_or_default()
+        let mut buffer = self.spare_buffers.pop().unwrap_or_default();
+        buffer.clear();
+        buffer
     }
 
     fn recycle(&mut self, buffer: Vec<u8>) {

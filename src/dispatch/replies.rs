@@ -250,8 +250,7 @@ impl Dispatcher {
     }
 
     fn park(&mut self, key: u32, said: Said<'_>) {
-        let mut spare = self.spare();
-        spare.clear();
+        let spare = self.spare();
         let slot = &mut self.slots[key as usize];
         slot.parked.lend(spare);
         let mut failure = None;
