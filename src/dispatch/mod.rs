@@ -34,6 +34,7 @@ mod fragment;
 mod info;
 mod links;
 mod local;
+mod memcache;
 mod peer_requests;
 mod replies;
 mod requests;
@@ -54,6 +55,7 @@ pub use counters::{Counters, LATENCY_BUCKETS, Latency};
 pub use upstream::{Target, UpId, UpstreamError};
 
 use crate::proto::args::{Args, Span};
+use crate::proto::memcache::decode::McDecoder;
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::decode::RequestDecoder;
 use crate::ring::PeerId;
@@ -184,7 +186,8 @@ impl Dispatcher {
         self.clients_made += 1;
         let number = (self.worker << 40) + self.clients_made;
         let decoder = match self.view.settings.protocol {
-            Protocol::Redis | Protocol::Memcache => Decoder::Resp(RequestDecoder::default()),
+            Protocol::Redis => Decoder::Resp(RequestDecoder::default()),
+            Protocol::Memcache => Decoder::Memcache(McDecoder::default()),
         };
         let trusted = kind == ClientKind::Peer || self.view.settings.client_password.is_none();
         match kind {
@@ -233,6 +236,7 @@ impl Dispatcher {
     pub fn bytes_needed(&self, id: ClientId) -> usize {
         match self.clients.get(id.0 as usize).map(|c| &c.decoder) {
             Some(Decoder::Resp(decoder)) => decoder.need(),
+            Some(Decoder::Memcache(decoder)) => decoder.need(),
             None => 0,
         }
     }

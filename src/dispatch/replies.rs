@@ -14,6 +14,7 @@ use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame, cut};
 use crate::proto::args::Args;
 use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_TORC, put_header};
+use crate::proto::memcache::reply::is_ordinary;
 use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::decode::RequestDecoder;
 use crate::proto::resp::{lift, table};
@@ -292,7 +293,6 @@ impl Dispatcher {
         if envelope.silent {
             return;
         }
-        self.touch_client(key);
         let text;
         let bytes = match said {
             Said::Failed(failure) => {
@@ -302,6 +302,10 @@ impl Dispatcher {
             Said::Reply(bytes) => bytes,
             Said::Large(bytes) => bytes,
         };
+        if envelope.quiet.is_some_and(|command| is_ordinary(command, bytes)) {
+            return;
+        }
+        self.touch_client(key);
         let client = &mut self.clients[key as usize];
         if client.peer.is_some() {
             let kind = MsgType::Res.code();
@@ -346,7 +350,9 @@ impl Dispatcher {
             }
             FailureKind::NoQuorum | FailureKind::Limit => self.counters.errors_quorum += 1,
             FailureKind::StateForbids => self.counters.errors_state += 1,
-            FailureKind::KeysSpanNodes | FailureKind::ScriptSpansNodes => {
+            FailureKind::KeysSpanNodes
+            | FailureKind::ScriptSpansNodes
+            | FailureKind::SingleRackOnly => {
                 self.counters.errors_spanning += 1;
             }
         }

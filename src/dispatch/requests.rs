@@ -10,7 +10,7 @@ use super::gather::Said;
 use super::plan::Op;
 use super::send::Ask;
 use super::slot::{Envelope, Owner};
-use super::view::{NodeState, Now, View};
+use super::view::{NodeState, Now, Protocol, View};
 use super::{Dispatcher, Frame, cut};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, KeySpec, Merge, Routing};
@@ -89,6 +89,13 @@ impl<'a> Request<'a> {
     }
 }
 
+impl Request<'_> {
+    /// The keys, in the order asked.
+    pub(super) fn key_names(&self) -> Vec<Vec<u8>> {
+        self.keys.keys(&self.args).filter_map(|i| self.args.get(i)).map(<[u8]>::to_vec).collect()
+    }
+}
+
 impl Dispatcher {
     /// Bytes came from somebody who asks. Whole requests are taken out of `buf`; an unfinished
     /// one stays, and so does everything when the client is not to be read any more.
@@ -96,14 +103,14 @@ impl Dispatcher {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
         let is_peer = client.peer.is_some();
         let view = Arc::clone(&self.view);
-        if is_peer {
-            self.on_peer_bytes(&view, id, buf, now);
-        } else {
-            self.on_own_client_bytes(&view, id, buf, now);
+        match (is_peer, view.settings.protocol) {
+            (true, _) => self.on_peer_bytes(&view, id, buf, now),
+            (false, Protocol::Redis) => self.on_redis_bytes(&view, id, buf, now),
+            (false, Protocol::Memcache) => self.on_memcache_bytes(&view, id, buf, now),
         }
     }
 
-    fn on_own_client_bytes(&mut self, view: &View, id: ClientId, buf: &mut BytesMut, now: Now) {
+    fn on_redis_bytes(&mut self, view: &View, id: ClientId, buf: &mut BytesMut, now: Now) {
         let mut pos = 0;
         let mut spans = std::mem::take(&mut self.spans);
         while pos < buf.len() && self.may_take(id) {
@@ -168,6 +175,7 @@ impl Dispatcher {
                 }
                 Err(error) => error,
             },
+            Decoder::Memcache(_) => unreachable!("a Redis node has Redis clients only"),
         };
         let mut line = Vec::new();
         encode::error(&mut line, format!("ERR {error}").as_bytes());
@@ -305,13 +313,9 @@ impl Dispatcher {
             Op::Read => self.counters.client_reads += 1,
             Op::Write => self.counters.client_writes += 1,
         }
-        let forbidden = match view.state {
-            NodeState::Normal => false,
-            NodeState::Standby => true,
-            NodeState::WritesOnly | NodeState::Resuming => request.op == Op::Read,
-        };
-        let failure = if forbidden {
-            Some(Failure::new(FailureKind::StateForbids, Cause::OwnState))
+        let forbidden = self.forbidden(view, request.op);
+        let failure = if forbidden.is_some() {
+            forbidden
         } else if spec.keys == KeySpec::First {
             None
         } else if request.merge != Merge::None {
@@ -334,6 +338,16 @@ impl Dispatcher {
             }
             None => self.ask(view, &request.ask(frame), now),
         }
+    }
+
+    /// The failure of a request that the node's own state does not allow.
+    pub(super) fn forbidden(&self, view: &View, op: Op) -> Option<Failure> {
+        let forbidden = match view.state {
+            NodeState::Normal => false,
+            NodeState::Standby => true,
+            NodeState::WritesOnly | NodeState::Resuming => op == Op::Read,
+        };
+        forbidden.then(|| Failure::new(FailureKind::StateForbids, Cause::OwnState))
     }
 
     /// True when every rack has one owner for all keys of a command.

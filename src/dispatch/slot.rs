@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::fragment::Parts;
 use super::gather::{Gather, Parked};
+use crate::proto::memcache::table::McCommand;
 use crate::proto::resp::shape::Shape;
 
 /// Who gets the answer of a slot.
@@ -42,6 +43,8 @@ pub(super) struct Envelope {
     pub(super) shape: Shape,
     /// No byte is to be sent (memcache `noreply`).
     pub(super) silent: bool,
+    /// Nothing ordinary is to be sent (memcache meta flag `q`).
+    pub(super) quiet: Option<&'static McCommand>,
 }
 
 /// One request in flight.

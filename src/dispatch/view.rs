@@ -37,6 +37,16 @@ pub enum Protocol {
     Memcache,
 }
 
+impl Protocol {
+    /// The request that asks a peer who it is and whether its datastore lives (decision E1).
+    pub fn probe(self) -> &'static [u8] {
+        match self {
+            Protocol::Redis => b"*1\r\n$4\r\nPING\r\n",
+            Protocol::Memcache => b"version\r\n",
+        }
+    }
+}
+
 /// The node's own state (`/state/...` of the admin port).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeState {
