@@ -14,6 +14,10 @@
 //!    multi-key command (`fragment.rs`) is filled in.
 //! 5. The reply is appended to the client's output if it is its turn, else parked.
 //!
+//! Commands that need many nodes, or one after another, are [`task`]s: a value in the slot that
+//! is fed each answer (`ringwide.rs`, `allnodes.rs`). A node of the reference gets a command it
+//! does not know in another form, or the command is refused before anybody runs it (`send.rs`).
+//!
 //! # Invariants
 //!
 //! - Replies leave in the order requests came, whatever order upstreams answer in.
@@ -28,18 +32,24 @@ pub mod gather;
 pub mod plan;
 pub mod view;
 
+mod allnodes;
 mod client;
 mod counters;
 mod fragment;
 mod info;
 mod links;
 mod local;
-mod memcache;
 mod peer_requests;
 mod replies;
 mod requests;
+mod ringwide;
+mod scan;
+pub mod scripts;
+#[cfg(test)]
+mod scripted;
 mod send;
 mod slot;
+mod task;
 mod timers;
 mod upstream;
 
@@ -55,7 +65,6 @@ pub use counters::{Counters, LATENCY_BUCKETS, Latency};
 pub use upstream::{Target, UpId, UpstreamError};
 
 use crate::proto::args::{Args, Span};
-use crate::proto::memcache::decode::McDecoder;
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::decode::RequestDecoder;
 use crate::ring::PeerId;
@@ -63,6 +72,7 @@ use client::{Client, Decoder};
 use gather::Gather;
 use links::Links;
 use plan::Plan;
+use scripts::Scripts;
 use slot::Slot;
 use upstream::Upstream;
 use view::{Protocol, View};
@@ -146,6 +156,7 @@ pub struct Dispatcher {
     group_of_set: HashMap<fragment::GroupKey, u32, std::hash::BuildHasherDefault<fnv::FnvHasher>>,
     spare_buffers: Vec<Vec<u8>>,
     spare_gathers: Vec<Gather>,
+    scripts: Arc<Scripts>,
 }
 
 impl Dispatcher {
@@ -175,6 +186,7 @@ impl Dispatcher {
             group_of_set: HashMap::default(),
             spare_buffers: Vec::new(),
             spare_gathers: Vec::new(),
+            scripts: Arc::default(),
         };
         dispatcher.open_store();
         dispatcher.set_view(view);
@@ -186,8 +198,7 @@ impl Dispatcher {
         self.clients_made += 1;
         let number = (self.worker << 40) + self.clients_made;
         let decoder = match self.view.settings.protocol {
-            Protocol::Redis => Decoder::Resp(RequestDecoder::default()),
-            Protocol::Memcache => Decoder::Memcache(McDecoder::default()),
+            Protocol::Redis | Protocol::Memcache => Decoder::Resp(RequestDecoder::default()),
         };
         let trusted = kind == ClientKind::Peer || self.view.settings.client_password.is_none();
         match kind {
@@ -236,7 +247,6 @@ impl Dispatcher {
     pub fn bytes_needed(&self, id: ClientId) -> usize {
         match self.clients.get(id.0 as usize).map(|c| &c.decoder) {
             Some(Decoder::Resp(decoder)) => decoder.need(),
-            Some(Decoder::Memcache(decoder)) => decoder.need(),
             None => 0,
         }
     }
@@ -329,14 +339,12 @@ impl Dispatcher {
         }
     }
 
-    /// An empty buffer, with memory if there is one to spare.
     fn spare(&mut self) -> Vec<u8> {
-        let mut buffer = self.spare_buffers.pop().unwrap_or_default();
-        buffer.clear();
-        buffer
+        self.spare_buffers.pop().unwrap_or_default()
     }
 
-    fn recycle(&mut self, buffer: Vec<u8>) {
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
         let fits = buffer.capacity() > 0 && buffer.capacity() <= POOL_BYTES_MAX;
         if fits && self.spare_buffers.len() < POOL_BUFFERS_MAX {
             self.spare_buffers.push(buffer);

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 
 use super::view::Protocol;
 use crate::proto::dnode::{Header, HeaderDecoder, HeaderLimits, MsgType};
-use crate::proto::memcache::reply::{McReplyLimits, McReplyScanner};
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::reply::{ReplyLimits, ReplyScanner};
 use crate::ring::PeerId;
@@ -82,23 +81,20 @@ pub(super) struct ReplyFrame {
 #[derive(Debug)]
 enum Scanner {
     Resp(ReplyScanner),
-    Memcache(McReplyScanner),
 }
 
 impl Scanner {
     fn new(protocol: Protocol) -> Scanner {
         match protocol {
-            Protocol::Redis => Scanner::Resp(ReplyScanner::default()),
-            Protocol::Memcache => Scanner::Memcache(McReplyScanner::default()),
+            Protocol::Redis | Protocol::Memcache => Scanner::Resp(ReplyScanner::default()),
         }
     }
 
     fn scan(&mut self, buf: &[u8]) -> Result<Option<usize>, UpstreamError> {
         match self {
-            Scanner::Resp(s) => s.scan(buf, &ReplyLimits::default()).ok(),
-            Scanner::Memcache(s) => s.scan(buf, &McReplyLimits::default()).ok(),
+            Scanner::Resp(s) => s.scan(buf, &ReplyLimits::default()),
         }
-        .ok_or(UpstreamError::Unreadable)
+        .map_err(|_| UpstreamError::Unreadable)
     }
 }
 
@@ -188,7 +184,6 @@ impl Upstream {
     pub(super) fn need(&self) -> usize {
         match &self.scanner {
             Scanner::Resp(s) => s.need(),
-            Scanner::Memcache(s) => s.need(),
         }
     }
 

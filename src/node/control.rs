@@ -95,12 +95,11 @@ impl Control {
         proven: mpsc::UnboundedSender<Proven>,
     ) -> Control {
         let published = membership.version();
-        let probe = shared.view.load().settings.protocol.probe();
         Control {
             shared,
             membership,
             knobs,
-            links: ControlLinks::new(probe, proven),
+            links: ControlLinks::new(proven),
             open: HashMap::new(),
             heard: HashMap::new(),
             published,

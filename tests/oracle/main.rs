@@ -5,6 +5,5 @@
 
 mod lift;
 mod memcache;
-mod rewrite;
 mod server;
 mod table;
