@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::upstream::UpId;
 use crate::proto::dnode::{Header, HeaderDecoder};
+use crate::proto::memcache::decode::McDecoder;
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::decode::RequestDecoder;
 use crate::ring::Consistency;
@@ -25,6 +26,7 @@ pub enum ClientKind {
 #[derive(Debug)]
 pub(super) enum Decoder {
     Resp(RequestDecoder),
+    Memcache(McDecoder),
 }
 
 /// What a client said about itself and chose for its connection.

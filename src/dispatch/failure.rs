@@ -24,8 +24,8 @@ pub enum FailureKind {
     KeysSpanNodes,
     /// The same for a script; the reference has its own words for it.
     ScriptSpansNodes,
-    /// A peer of the reference cannot run the command in any form; nothing was sent.
-    NotSupported,
+    /// The outcome depends on what one store holds, and the ring has several copies.
+    SingleRackOnly,
     /// A limit of this node was hit.
     Limit,
 }
@@ -55,6 +55,8 @@ pub enum Cause {
     OwnState,
     /// The keys belong to different nodes.
     SeveralOwners,
+    /// Each store gives ids of its own.
+    IdsDiffer,
     /// The peer said so itself.
     Reported,
 }
@@ -74,6 +76,7 @@ impl Cause {
             Cause::NotSupportedByPeer => "command not supported by this peer",
             Cause::OwnState => "state set by an operator",
             Cause::SeveralOwners => "use a hash tag to keep keys together",
+            Cause::IdsDiffer => "the copies' ids differ",
             Cause::Reported => "reported by the peer",
         }
     }
@@ -125,7 +128,9 @@ impl Failure {
             FailureKind::ScriptSpansNodes => {
                 "Dynomite: Keys in the script cannot span multiple nodes"
             }
-            FailureKind::NotSupported => "Peer: Peer Node does not know this command",
+            FailureKind::SingleRackOnly => {
+                "Dynomite: this command is offered in rings of one rack only"
+            }
             FailureKind::Limit => "Dynomite: request exceeds a limit of this node",
         }
     }

@@ -14,6 +14,7 @@ use super::view::{Now, View};
 use super::{Dispatcher, Frame};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::Merge;
+use crate::proto::memcache::values;
 use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::encode;
 use crate::proto::resp::reply::{elements, is_error, parse_int};
@@ -24,6 +25,8 @@ pub(super) struct Parts {
     merge: Merge,
     /// For each key in the order asked, its part.
     part_of: Vec<u32>,
+    /// The keys themselves, where merging needs them.
+    keys: Vec<Vec<u8>>,
     replies: Vec<Parked>,
     waiting: usize,
     failure: Option<Failure>,
@@ -51,9 +54,10 @@ impl Dispatcher {
     /// can be sent as it is.
     pub(super) fn split(&mut self, view: &View, request: &Request<'_>, now: Now) -> bool {
         let step = if request.merge == Merge::Mset { 2 } else { 1 };
-        let keys = (1..request.args.len()).step_by(step);
+        let first = request.keys.first_key(&request.args).unwrap_or(request.args.len());
+        let keys = (first..request.args.len()).step_by(step);
         // The store has its own words for a key without a value.
-        if keys.len() < 2 || !(request.args.len() - 1).is_multiple_of(step) {
+        if keys.len() < 2 || !(request.args.len() - first).is_multiple_of(step) {
             return false;
         }
         let grouping = self.group(view, &request.args, keys);
@@ -70,9 +74,9 @@ impl Dispatcher {
             let members = &grouping.sorted[range];
             encoded.clear();
             spans.clear();
-            encode_part(request, members, step, &mut encoded, &mut spans);
+            encode_part(request, members, (first, step), &mut encoded, &mut spans);
             let owner = Owner::Slot { slot, generation, part: part as u32 };
-            let key = &request.args[1 + members[0] as usize * step];
+            let key = &request.args[first + members[0] as usize * step];
             if encoded.len() < SHARE_MIN {
                 let frame = Frame::Small(&encoded);
                 self.ask_part(view, request, &frame, &spans, key, owner, now);
@@ -120,14 +124,31 @@ impl Dispatcher {
         parts: usize,
         now: Now,
     ) -> (u32, u32) {
+        let generation = self.next_generation;
+        self.next_generation = self.next_generation.wrapping_add(1);
         let stage = Stage::Parts(Box::new(Parts {
             merge: request.merge,
             part_of: grouping.part_of.clone(),
+            keys: match request.merge {
+                Merge::Values => request.key_names(),
+                Merge::None | Merge::Mget | Merge::Mset | Merge::SumInts => Vec::new(),
+            },
             replies: vec![Parked::default(); parts],
             waiting: parts,
             failure: None,
         }));
-        self.new_slot(Owner::Client(request.client), stage, request.envelope, now)
+        let slot = self.slots.insert(Slot {
+            generation,
+            owner: Owner::Client(request.client),
+            stage,
+            envelope: request.envelope,
+            started_us: now.mono_us,
+            tried: 0,
+            request: Vec::new(),
+            parked: Parked::default(),
+        }) as u32;
+        self.clients[request.client as usize].queue.push_back(slot);
+        (slot, generation)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -229,33 +250,35 @@ impl Parts {
                     out.extend_from_slice(rest[*part as usize].next().unwrap_or(b"$-1\r\n"));
                 }
             }
-            Merge::Values | Merge::None => unreachable!("only mergeable commands are split"),
+            Merge::Values => {
+                let keys = self.keys.iter().map(Vec::as_slice);
+                let asked = keys.zip(self.part_of.iter().map(|part| *part as usize));
+                let parts: Vec<&[u8]> = replies().collect();
+                if let Err(error) = values::join(asked, &parts, &mut out) {
+                    return error.to_vec();
+                }
+            }
+            Merge::None => unreachable!("only mergeable commands are split"),
         }
         out
     }
 }
 
-/// Writes the request of one part: the command's own name and the members' arguments.
+/// Writes the request of one part: the command's own name and the members' arguments. `first`
+/// and `step` tell where keys stand.
 fn encode_part(
     request: &Request<'_>,
     members: &[u32],
-    step: usize,
+    (first, step): (usize, usize),
     out: &mut Vec<u8>,
     spans: &mut Vec<Span>,
 ) {
     let args = &request.args;
-    let places = members.iter().flat_map(|m| {
-        let first = 1 + *m as usize * step;
-        first..(first + step).min(args.len())
-    });
+    let place = |member: &u32| first + *member as usize * step;
     if request.merge == Merge::Values {
-        spans.push(append(out, &args[0]));
-        for i in places {
-            out.push(b' ');
-            spans.push(append(out, &args[i]));
-        }
-        return out.extend_from_slice(b"\r\n");
+        return values::write_part(args, first, members.iter().map(place), out);
     }
+    let places = members.iter().flat_map(|member| place(member)..place(member) + step);
     encode::array(out, 1 + members.len() * step);
     for i in std::iter::once(0).chain(places) {
         encode::header(out, b'$', args[i].len());

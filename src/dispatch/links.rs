@@ -13,10 +13,6 @@ use super::{Dispatcher, Event};
 use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_TORC, put_header};
 use crate::ring::{PeerId, PeerIdx};
 
-/// The request that asks a peer who it is and whether its datastore lives (decision E1).
-const PROBE: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-const PROBE_MEMCACHE: &[u8] = b"version\r\n";
-
 #[derive(Debug)]
 struct PeerLink {
     address: (String, u16),
@@ -120,10 +116,7 @@ impl Dispatcher {
 
     /// Asks a peer who it is; its answer also shows that it lives.
     pub(super) fn probe(&mut self, id: UpId, now: Now) {
-        let body = match self.embedded_or_redis() {
-            true => PROBE,
-            false => PROBE_MEMCACHE,
-        };
+        let body = self.view.settings.protocol.probe();
         self.touch_upstream(id);
         let deadline_ms = self.deadline_ms(id, now);
         let up = &mut self.ups[id.0 as usize];
@@ -136,10 +129,6 @@ impl Dispatcher {
         let len = body.len() as u64;
         put_header(tail, dnode_id, kind, 0, VERSION_TORC, same_dc, DATA_PLAIN, len);
         tail.extend_from_slice(body);
-    }
-
-    fn embedded_or_redis(&self) -> bool {
-        self.view.settings.protocol == super::view::Protocol::Redis
     }
 
     fn open(&mut self, target: Target, same_dc: bool, address: Option<(String, u16)>) -> UpId {

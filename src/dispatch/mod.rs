@@ -14,10 +14,6 @@
 //!    multi-key command (`fragment.rs`) is filled in.
 //! 5. The reply is appended to the client's output if it is its turn, else parked.
 //!
-//! Commands that need many nodes, or one after another, are [`task`]s: a value in the slot that
-//! is fed each answer (`ringwide.rs`, `allnodes.rs`). A node of the reference gets a command it
-//! does not know in another form, or the command is refused before anybody runs it (`send.rs`).
-//!
 //! # Invariants
 //!
 //! - Replies leave in the order requests came, whatever order upstreams answer in.
@@ -32,24 +28,18 @@ pub mod gather;
 pub mod plan;
 pub mod view;
 
-mod allnodes;
 mod client;
 mod counters;
 mod fragment;
 mod info;
 mod links;
 mod local;
+mod memcache;
 mod peer_requests;
 mod replies;
 mod requests;
-mod ringwide;
-mod scan;
-pub mod scripts;
-#[cfg(test)]
-mod scripted;
 mod send;
 mod slot;
-mod task;
 mod timers;
 mod upstream;
 
@@ -65,6 +55,7 @@ pub use counters::{Counters, LATENCY_BUCKETS, Latency};
 pub use upstream::{Target, UpId, UpstreamError};
 
 use crate::proto::args::{Args, Span};
+use crate::proto::memcache::decode::McDecoder;
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::decode::RequestDecoder;
 use crate::ring::PeerId;
@@ -72,7 +63,6 @@ use client::{Client, Decoder};
 use gather::Gather;
 use links::Links;
 use plan::Plan;
-use scripts::Scripts;
 use slot::Slot;
 use upstream::Upstream;
 use view::{Protocol, View};
@@ -156,7 +146,6 @@ pub struct Dispatcher {
     group_of_set: HashMap<fragment::GroupKey, u32, std::hash::BuildHasherDefault<fnv::FnvHasher>>,
     spare_buffers: Vec<Vec<u8>>,
     spare_gathers: Vec<Gather>,
-    scripts: Arc<Scripts>,
 }
 
 impl Dispatcher {
@@ -186,7 +175,6 @@ impl Dispatcher {
             group_of_set: HashMap::default(),
             spare_buffers: Vec::new(),
             spare_gathers: Vec::new(),
-            scripts: Arc::default(),
         };
         dispatcher.open_store();
         dispatcher.set_view(view);
@@ -198,7 +186,8 @@ impl Dispatcher {
         self.clients_made += 1;
         let number = (self.worker << 40) + self.clients_made;
         let decoder = match self.view.settings.protocol {
-            Protocol::Redis | Protocol::Memcache => Decoder::Resp(RequestDecoder::default()),
+            Protocol::Redis => Decoder::Resp(RequestDecoder::default()),
+            Protocol::Memcache => Decoder::Memcache(McDecoder::default()),
         };
         let trusted = kind == ClientKind::Peer || self.view.settings.client_password.is_none();
         match kind {
@@ -247,6 +236,7 @@ impl Dispatcher {
     pub fn bytes_needed(&self, id: ClientId) -> usize {
         match self.clients.get(id.0 as usize).map(|c| &c.decoder) {
             Some(Decoder::Resp(decoder)) => decoder.need(),
+            Some(Decoder::Memcache(decoder)) => decoder.need(),
             None => 0,
         }
     }
@@ -339,12 +329,14 @@ impl Dispatcher {
         }
     }
 
+    /// An empty buffer, with memory if there is one to spare.
     fn spare(&mut self) -> Vec<u8> {
-        self.spare_buffers.pop().unwrap_or_default()
+        let mut buffer = self.spare_buffers.pop().unwrap_or_default();
+        buffer.clear();
+        buffer
     }
 
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        buffer.clear();
+    fn recycle(&mut self, buffer: Vec<u8>) {
         let fits = buffer.capacity() > 0 && buffer.capacity() <= POOL_BYTES_MAX;
         if fits && self.spare_buffers.len() < POOL_BUFFERS_MAX {
             self.spare_buffers.push(buffer);

@@ -5,6 +5,7 @@ use bytes::{Buf, BytesMut};
 
 use super::client::{ClientId, Decoder, PeerIn};
 use super::gather::Said;
+use super::memcache::{limits, memcache_op};
 use super::plan::Op;
 use super::requests::Stop;
 use super::send::Ask;
@@ -14,9 +15,34 @@ use super::{Dispatcher, Event, Frame, cut};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, Routing};
 use crate::proto::dnode::{Header, HeaderLimits, MsgType};
+use crate::proto::memcache::decode::{McDecoded, McRequest};
+use crate::proto::memcache::forward;
 use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::{encode, table};
 use crate::ring::Consistency;
+
+/// The body of one request, found whole.
+struct Body {
+    len: usize,
+    /// What it asks, when it is memcache.
+    memcache: Option<McRequest>,
+}
+
+/// A line that is no request comes from no node on purpose: its link is given up.
+fn memcache_body(found: Option<McDecoded>) -> Result<Option<Body>, ()> {
+    match found {
+        None => Ok(None),
+        Some(McDecoded::Request(r)) => Ok(Some(Body { len: r.len, memcache: Some(r) })),
+        Some(McDecoded::Rejected { .. } | McDecoded::Skipped { .. }) => Err(()),
+    }
+}
+
+/// The key of a memcache request that is to be fanned out (type 4).
+fn memcache_key<'a>(header: &Header, request: &McRequest, args: &Args<'a>) -> Option<&'a [u8]> {
+    let fan_out = header.msg_type() == MsgType::ReqForward;
+    let key = request.command.keys.first_key(args).filter(|_| fan_out);
+    key.and_then(|i| args.get(i))
+}
 
 impl Dispatcher {
     /// Serves what is whole in `buf`; see [`Dispatcher::on_client_bytes`].
@@ -107,21 +133,26 @@ impl Dispatcher {
     ) -> Result<bool, Stop> {
         let body_at = *pos + header.len;
         let body = &buf[body_at..];
-        // A line of text in place of an array is a frame without body, before the next header.
-        if body.first().is_some_and(|b| *b != b'*') {
-            return Err(self.drop_link(id));
-        }
         let found = match &mut self.clients[id.0 as usize].decoder {
-            Decoder::Resp(decoder) => decoder.decode(body, &view.settings.request, spans),
+            // A line of text in place of an array is a frame without body, before the next one.
+            Decoder::Resp(_) if body.first().is_some_and(|b| *b != b'*') => Err(()),
+            Decoder::Resp(decoder) => decoder
+                .decode(body, &view.settings.request, spans)
+                .map(|found| found.map(|f| Body { len: f.len, memcache: None }))
+                .map_err(|_| ()),
+            Decoder::Memcache(decoder) => {
+                decoder.decode(body, &limits(view), spans).map_err(|_| ()).and_then(memcache_body)
+            }
         };
-        let len = match found {
-            Ok(Some(found)) => found.len,
+        let found = match found {
+            Ok(Some(found)) => found,
             Ok(None) => return Ok(false),
-            Err(_) => return Err(self.drop_link(id)),
+            Err(()) => return Err(self.drop_link(id)),
         };
+        let len = found.len;
         if self.full_ups > 0 {
             let frame = Frame::Small(&body[..len]);
-            let ask = self.peer_ask(id, &header, &frame, spans);
+            let ask = self.peer_ask(id, &header, &frame, spans, &found);
             if let Some(up) = self.would_block(view, &ask) {
                 self.block(id, up);
                 return Err(Stop::Blocked);
@@ -129,20 +160,31 @@ impl Dispatcher {
         }
         self.peer_in(id).header = None;
         self.counters.peer_requests_in += 1;
-        self.note_scripts(&Args::new(&body[..len], spans));
-        if let Some(error) = self.refusal(&Args::new(&body[..len], spans)) {
+        if let Some(request) = found.memcache.filter(|m| !m.plain) {
+            let mut plain = self.spare();
+            plain.clear();
+            forward::write(&request, &Args::new(&body[..len], spans), None, &mut plain);
+            let frame = Frame::Small(&plain);
+            let mut ask = self.peer_ask(id, &header, &frame, &[], &found);
+            // The key is looked for in the bytes that came.
+            ask.args = Args::new(&body[..len], spans);
+            ask.key = memcache_key(&header, &request, &ask.args);
+            self.ask(view, &ask, now);
+            self.recycle(plain);
+            *pos = body_at + len;
+        } else if let Some(error) = self.refusal(&Args::new(&body[..len], spans), &found) {
             let envelope = envelope_of(&header);
             self.reply_in_turn(id.0, envelope, Said::Reply(&error), now);
             *pos = body_at + len;
         } else if len < SHARE_MIN {
             let frame = Frame::Small(&buf[body_at..body_at + len]);
-            self.ask(view, &self.peer_ask(id, &header, &frame, spans), now);
+            self.ask(view, &self.peer_ask(id, &header, &frame, spans, &found), now);
             *pos = body_at + len;
         } else {
             let mut whole = cut(buf, pos, header.len + len);
             whole.advance(header.len);
             let frame = Frame::Large(whole);
-            self.ask(view, &self.peer_ask(id, &header, &frame, spans), now);
+            self.ask(view, &self.peer_ask(id, &header, &frame, spans, &found), now);
         }
         Ok(true)
     }
@@ -150,7 +192,11 @@ impl Dispatcher {
     /// Why a request of another node must not reach the datastore. Its connection is shared, so
     /// a command that changes it, or that is not answered by exactly one reply, would give one
     /// client's answers to another. No node sends such commands on purpose.
-    fn refusal(&self, args: &Args<'_>) -> Option<Vec<u8>> {
+    fn refusal(&self, args: &Args<'_>, found: &Body) -> Option<Vec<u8>> {
+        if found.memcache.is_some() {
+            // Its decoder let no line through that a store would not answer once.
+            return None;
+        }
         let text = if args.is_empty() {
             "ERR empty request".to_owned()
         } else {
@@ -178,6 +224,7 @@ impl Dispatcher {
         header: &Header,
         frame: &'a Frame<'a>,
         spans: &'a [Span],
+        found: &Body,
     ) -> Ask<'a> {
         let args = Args::new(frame.as_slice(), spans);
         let mut ask = Ask {
@@ -190,15 +237,18 @@ impl Dispatcher {
             per_element: false,
             local_only: true,
             tried: 0,
-            spec: None,
-            replays: false,
             owner: Owner::Client(id.0),
             envelope: envelope_of(header),
         };
+        if let Some(request) = &found.memcache {
+            ask.envelope.silent = request.noreply;
+            ask.key = memcache_key(header, request, &args);
+            ask.op = memcache_op(request, &args);
+            return ask;
+        }
         if header.msg_type() == MsgType::ReqForward
             && let Ok(spec) = table::find(&args, &self.view.settings.modules)
         {
-            ask.spec = Some(spec);
             ask.key = spec.first_key(&args).and_then(|i| args.get(i));
             if spec.class_of(&args) == Class::Read {
                 ask.op = Op::Read;

@@ -10,8 +10,8 @@ use super::gather::Said;
 use super::plan::Op;
 use super::send::Ask;
 use super::slot::{Envelope, Owner};
-use super::view::{Now, View};
-use super::{Dispatcher, Frame, cut, scan};
+use super::view::{NodeState, Now, Protocol, View};
+use super::{Dispatcher, Frame, cut};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, KeySpec, Merge, Routing};
 use crate::proto::outbuf::SHARE_MIN;
@@ -38,11 +38,8 @@ pub(super) struct Found {
 }
 
 /// One command of a client whose keys decide where it goes.
-#[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) client: u32,
-    /// Its row in the command table, when it has one.
-    pub(super) spec: Option<&'static CommandSpec>,
     pub(super) args: Args<'a>,
     pub(super) keys: KeySpec,
     pub(super) merge: Merge,
@@ -86,11 +83,16 @@ impl<'a> Request<'a> {
             per_element: self.merge == Merge::Mget,
             local_only: false,
             tried: 0,
-            spec: self.spec,
-            replays: false,
             owner: Owner::Client(self.client),
             envelope: self.envelope,
         }
+    }
+}
+
+impl Request<'_> {
+    /// The keys, in the order asked.
+    pub(super) fn key_names(&self) -> Vec<Vec<u8>> {
+        self.keys.keys(&self.args).filter_map(|i| self.args.get(i)).map(<[u8]>::to_vec).collect()
     }
 }
 
@@ -101,14 +103,14 @@ impl Dispatcher {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
         let is_peer = client.peer.is_some();
         let view = Arc::clone(&self.view);
-        if is_peer {
-            self.on_peer_bytes(&view, id, buf, now);
-        } else {
-            self.on_own_client_bytes(&view, id, buf, now);
+        match (is_peer, view.settings.protocol) {
+            (true, _) => self.on_peer_bytes(&view, id, buf, now),
+            (false, Protocol::Redis) => self.on_redis_bytes(&view, id, buf, now),
+            (false, Protocol::Memcache) => self.on_memcache_bytes(&view, id, buf, now),
         }
     }
 
-    fn on_own_client_bytes(&mut self, view: &View, id: ClientId, buf: &mut BytesMut, now: Now) {
+    fn on_redis_bytes(&mut self, view: &View, id: ClientId, buf: &mut BytesMut, now: Now) {
         let mut pos = 0;
         let mut spans = std::mem::take(&mut self.spans);
         while pos < buf.len() && self.may_take(id) {
@@ -173,6 +175,7 @@ impl Dispatcher {
                 }
                 Err(error) => error,
             },
+            Decoder::Memcache(_) => unreachable!("a Redis node has Redis clients only"),
         };
         let mut line = Vec::new();
         encode::error(&mut line, format!("ERR {error}").as_bytes());
@@ -261,9 +264,7 @@ impl Dispatcher {
                 self.counters.bad_requests += 1;
                 self.clients[id.0 as usize].closing = true;
             }
-            Routing::AllNodes => self.serve_all_nodes(view, id, frame, spec, args, now),
-            Routing::Ring => self.serve_ring(view, id, frame, spec, args, now),
-            Routing::Blocking | Routing::Transaction => {
+            Routing::AllNodes | Routing::Ring | Routing::Blocking | Routing::Transaction => {
                 let text = format!("ERR '{}' is not supported by this node", spec.name);
                 self.reply_error(id, &text, now);
             }
@@ -287,7 +288,6 @@ impl Dispatcher {
         let shape = if client.resp3 { spec.shape_of(&args) } else { Shape::Same };
         Request {
             client: id.0,
-            spec: Some(spec),
             args,
             keys: spec.keys,
             merge: spec.merge,
@@ -313,50 +313,41 @@ impl Dispatcher {
             Op::Read => self.counters.client_reads += 1,
             Op::Write => self.counters.client_writes += 1,
         }
-        if let Err(failure) = view.allows(request.op) {
-            return self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
-        }
-        if spec.keys == KeySpec::First && spec.unnamed_keys.is_none() {
-            return self.ask(view, &request.ask(frame), now);
-        }
-        self.serve_several(view, frame, spec, &request, now);
-    }
-
-    /// Serves a command that may have several keys: split when it can be, else sent when one
-    /// owner has them all.
-    fn serve_several(
-        &mut self,
-        view: &View,
-        frame: &Frame<'_>,
-        spec: &'static CommandSpec,
-        request: &Request<'_>,
-        now: Now,
-    ) {
-        if request.merge != Merge::None {
-            if !self.split(view, request, now) {
-                self.ask(view, &request.ask(frame), now);
+        let forbidden = self.forbidden(view, request.op);
+        let failure = if forbidden.is_some() {
+            forbidden
+        } else if spec.keys == KeySpec::First {
+            None
+        } else if request.merge != Merge::None {
+            if self.split(view, &request, now) {
+                return;
             }
-            return;
-        }
-        let elsewhere =
-            spec.reads_unnamed_keys(&request.args) && scan::owners(&view.topology).count() > 1;
-        if elsewhere || !self.one_owner(view, request) {
+            None
+        } else if !self.one_owner(view, &request) {
             let kind = match request.script {
                 true => FailureKind::ScriptSpansNodes,
                 false => FailureKind::KeysSpanNodes,
             };
-            let failure = Failure::new(kind, Cause::SeveralOwners);
-            return self.reply_in_turn(
-                request.client,
-                request.envelope,
-                Said::Failed(failure),
-                now,
-            );
+            Some(Failure::new(kind, Cause::SeveralOwners))
+        } else {
+            None
+        };
+        match failure {
+            Some(failure) => {
+                self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
+            }
+            None => self.ask(view, &request.ask(frame), now),
         }
-        match spec.name {
-            "evalsha" | "evalsha_ro" => self.serve_evalsha(view, frame, request, now),
-            _ => self.ask(view, &request.ask(frame), now),
-        }
+    }
+
+    /// The failure of a request that the node's own state does not allow.
+    pub(super) fn forbidden(&self, view: &View, op: Op) -> Option<Failure> {
+        let forbidden = match view.state {
+            NodeState::Normal => false,
+            NodeState::Standby => true,
+            NodeState::WritesOnly | NodeState::Resuming => op == Op::Read,
+        };
+        forbidden.then(|| Failure::new(FailureKind::StateForbids, Cause::OwnState))
     }
 
     /// True when every rack has one owner for all keys of a command.
@@ -369,7 +360,7 @@ impl Dispatcher {
         sets.all(|set| Some(set) == first)
     }
 
-    pub(super) fn serve_store(
+    fn serve_store(
         &mut self,
         view: &View,
         id: ClientId,

@@ -6,16 +6,14 @@ use super::client::ClientId;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::{Said, Strictness};
 use super::plan::{self, Hop, Leg, Op, Plan, Question, Role};
-use super::slot::{Envelope, Owner, Stage};
+use super::slot::{Envelope, Owner, Slot, Stage};
 use super::upstream::{NOBODY, Target, Ticket, UpId};
 use super::view::{Now, View};
 use super::{Dispatcher, Frame};
 use crate::proto::args::Args;
-use crate::proto::command::{Compare, TowardC};
+use crate::proto::command::Compare;
 use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_C, put_header};
 use crate::proto::outbuf::SHARE_MIN;
-use crate::proto::resp::spec::CommandSpec;
-use crate::proto::resp::toward_c;
 use crate::ring::{Consistency, PeerIdx};
 
 /// One request, ready to be planned.
@@ -38,10 +36,6 @@ pub(super) struct Ask<'a> {
     pub(super) local_only: bool,
     /// Racks that were tried already.
     pub(super) tried: u64,
-    /// Its row in the command table, when it has one.
-    pub(super) spec: Option<&'static CommandSpec>,
-    /// An EVALSHA whose text is known, in case the datastore lacks it.
-    pub(super) replays: bool,
     /// Who is answered.
     pub(super) owner: Owner,
     /// How.
@@ -76,7 +70,7 @@ impl Dispatcher {
         full
     }
 
-    pub(super) fn make_plan(
+    fn make_plan(
         &self,
         view: &View,
         ask: &Ask<'_>,
@@ -123,14 +117,7 @@ impl Dispatcher {
         Ok(terms.level)
     }
 
-    pub(super) fn send(
-        &mut self,
-        view: &View,
-        ask: &Ask<'_>,
-        plan: &Plan,
-        level: Consistency,
-        now: Now,
-    ) {
+    fn send(&mut self, view: &View, ask: &Ask<'_>, plan: &Plan, level: Consistency, now: Now) {
         self.counters.missed_writes += plan.missed.len() as u64;
         self.counters.fallback_reads += u64::from(plan.fell_back);
         if let [Leg { hop: Hop::Store, .. }] = plan.legs[..]
@@ -138,46 +125,12 @@ impl Dispatcher {
         {
             return;
         }
-        let exotic = ask.spec.is_some_and(|spec| spec.toward_c_of(&ask.args) != TowardC::AsIs);
-        if exotic && let Some(failure) = self.refused(view, ask, plan) {
-            return self.answer_now(ask, Said::Failed(failure), now);
-        }
-        let (slot, generation) = self.reserve(view, ask, plan, level, now);
+        let generation = self.next_generation;
+        self.next_generation = self.next_generation.wrapping_add(1);
+        let slot = self.reserve(view, ask, plan, level, generation, now);
         for leg in &plan.legs {
-            if exotic && !self.is_torc(view, leg.peer) {
-                self.send_leg_to_c(ask, leg, (slot, generation), now);
-            } else {
-                self.send_leg(ask.frame, ask, leg, (slot, generation), now);
-            }
+            self.send_leg(ask, leg, slot, generation, now);
         }
-    }
-
-    /// The first peer of a plan that cannot run the command in any form, so that no other one
-    /// begins to.
-    fn refused(&self, view: &View, ask: &Ask<'_>, plan: &Plan) -> Option<Failure> {
-        let spec = ask.spec?;
-        let form = spec.toward_c_of(&ask.args);
-        let offered = match form {
-            TowardC::AsIs => true,
-            TowardC::Rewrite | TowardC::Eval => ask.args.len() <= toward_c::EVAL_ARGS_MAX,
-            TowardC::Refuse => false,
-        };
-        if offered {
-            return None;
-        }
-        let leg = plan.legs.iter().find(|leg| !self.is_torc(view, leg.peer))?;
-        let failure = Failure::new(FailureKind::NotSupported, Cause::NotSupportedByPeer);
-        Some(failure.at(view.topology.peer(leg.peer).id))
-    }
-
-    /// Sends a command to a node of the reference in the form it understands.
-    fn send_leg_to_c(&mut self, ask: &Ask<'_>, leg: &Leg, slot: (u32, u32), now: Now) {
-        let spec = ask.spec.expect("only commands of the table are exotic");
-        let mut encoded = self.spare();
-        encoded.clear();
-        toward_c::write(spec.toward_c_of(&ask.args), spec, &ask.args, &mut encoded);
-        self.send_leg(&Frame::Small(&encoded), ask, leg, slot, now);
-        self.recycle(encoded);
     }
 
     /// Runs a request of the embedded store straight into its client's output, when it is that
@@ -204,8 +157,9 @@ impl Dispatcher {
         ask: &Ask<'_>,
         plan: &Plan,
         level: Consistency,
+        generation: u32,
         now: Now,
-    ) -> (u32, u32) {
+    ) -> u32 {
         let stage = if plan.groups.is_empty() {
             Stage::Single
         } else {
@@ -219,18 +173,28 @@ impl Dispatcher {
             gather.begin(&plan.groups, ask.compare, strictness, ask.per_element, own_asked);
             Stage::Vote(gather)
         };
-        let (key, generation) = self.new_slot(ask.owner, stage, ask.envelope, now);
-        let moves = self.may_move(view, ask, plan);
-        if moves || ask.replays {
-            let mut request = self.spare();
-            request.clear();
+        let mut request = Vec::new();
+        let mut tried = ask.tried;
+        if self.may_move(view, ask, plan) {
+            request = self.spare();
             request.extend_from_slice(ask.frame.as_slice());
-            let slot = &mut self.slots[key as usize];
-            slot.request = request;
-            (slot.moves, slot.replays) = (moves, ask.replays);
-            slot.tried = ask.tried | plan.legs.first().map_or(0, |leg| rack_bit(leg.rack));
+            tried |= plan.legs.first().map_or(0, |leg| rack_bit(leg.rack));
         }
-        (key, generation)
+        let slot = Slot {
+            generation,
+            owner: ask.owner,
+            stage,
+            envelope: ask.envelope,
+            started_us: now.mono_us,
+            tried,
+            request,
+            parked: Default::default(),
+        };
+        let key = self.slots.insert(slot) as u32;
+        if let Owner::Client(client) = ask.owner {
+            self.clients[client as usize].queue.push_back(key);
+        }
+        key
     }
 
     /// True for a read that another rack could answer if this one fails (decision D6).
@@ -243,14 +207,7 @@ impl Dispatcher {
             && ask.frame.as_slice().len() < SHARE_MIN
     }
 
-    fn send_leg(
-        &mut self,
-        frame: &Frame<'_>,
-        ask: &Ask<'_>,
-        leg: &Leg,
-        (slot, generation): (u32, u32),
-        now: Now,
-    ) {
+    fn send_leg(&mut self, ask: &Ask<'_>, leg: &Leg, slot: u32, generation: u32, now: Now) {
         let (slot, dc) = match leg.role {
             Role::Answer => (slot, 0),
             Role::Count { dc } => (slot, dc),
@@ -258,10 +215,10 @@ impl Dispatcher {
         };
         let own = usize::from(leg.rack) == self.view.topology.own_rack();
         let ticket = Ticket { deadline_ms: 0, slot, generation, dc, skip: 0, own };
-        self.send_ticket(frame, ask.args, leg, ticket, ask.owner, now);
+        self.send_ticket(ask.frame, ask.args, leg, ticket, ask.owner, now);
     }
 
-    pub(super) fn send_ticket(
+    fn send_ticket(
         &mut self,
         frame: &Frame<'_>,
         args: Args<'_>,
@@ -381,7 +338,19 @@ impl Dispatcher {
             self.count_failure(&said);
             return self.emit(key, envelope, &said);
         }
-        let (slot, _) = self.new_slot(Owner::Client(key), Stage::Single, envelope, now);
+        let generation = self.next_generation;
+        self.next_generation = self.next_generation.wrapping_add(1);
+        let slot = self.slots.insert(Slot {
+            generation,
+            owner: Owner::Client(key),
+            stage: Stage::Single,
+            envelope,
+            started_us: now.mono_us,
+            tried: 0,
+            request: Vec::new(),
+            parked: Default::default(),
+        }) as u32;
+        self.clients[key as usize].queue.push_back(slot);
         self.complete(slot, said, now);
     }
 

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use super::view::Protocol;
 use crate::proto::dnode::{Header, HeaderDecoder, HeaderLimits, MsgType};
+use crate::proto::memcache::reply::{McReplyLimits, McReplyScanner};
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::reply::{ReplyLimits, ReplyScanner};
 use crate::ring::PeerId;
@@ -81,20 +82,23 @@ pub(super) struct ReplyFrame {
 #[derive(Debug)]
 enum Scanner {
     Resp(ReplyScanner),
+    Memcache(McReplyScanner),
 }
 
 impl Scanner {
     fn new(protocol: Protocol) -> Scanner {
         match protocol {
-            Protocol::Redis | Protocol::Memcache => Scanner::Resp(ReplyScanner::default()),
+            Protocol::Redis => Scanner::Resp(ReplyScanner::default()),
+            Protocol::Memcache => Scanner::Memcache(McReplyScanner::default()),
         }
     }
 
     fn scan(&mut self, buf: &[u8]) -> Result<Option<usize>, UpstreamError> {
         match self {
-            Scanner::Resp(s) => s.scan(buf, &ReplyLimits::default()),
+            Scanner::Resp(s) => s.scan(buf, &ReplyLimits::default()).ok(),
+            Scanner::Memcache(s) => s.scan(buf, &McReplyLimits::default()).ok(),
         }
-        .map_err(|_| UpstreamError::Unreadable)
+        .ok_or(UpstreamError::Unreadable)
     }
 }
 
@@ -184,6 +188,7 @@ impl Upstream {
     pub(super) fn need(&self) -> usize {
         match &self.scanner {
             Scanner::Resp(s) => s.need(),
+            Scanner::Memcache(s) => s.need(),
         }
     }
 

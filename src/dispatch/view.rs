@@ -4,8 +4,7 @@
 //! swaps it between two batches. Everything here is a value, so that a simulation builds it in
 //! one expression.
 
-use super::failure::{Cause, Failure, FailureKind};
-use super::plan::{Op, RackCap};
+use super::plan::RackCap;
 use crate::hash::KeyHasher;
 use crate::proto::resp::decode::RequestLimits;
 use crate::proto::resp::table::ModuleCommands;
@@ -36,6 +35,16 @@ pub enum Protocol {
     Redis,
     /// The memcache text protocol, `data_store: 1`.
     Memcache,
+}
+
+impl Protocol {
+    /// The request that asks a peer who it is and whether its datastore lives (decision E1).
+    pub fn probe(self) -> &'static [u8] {
+        match self {
+            Protocol::Redis => b"*1\r\n$4\r\nPING\r\n",
+            Protocol::Memcache => b"version\r\n",
+        }
+    }
 }
 
 /// The node's own state (`/state/...` of the admin port).
@@ -191,20 +200,6 @@ pub struct Terms {
 }
 
 impl View {
-    /// An error when the node's own state forbids such a request.
-    #[inline]
-    pub(super) fn allows(&self, op: Op) -> Result<(), Failure> {
-        let forbidden = match self.state {
-            NodeState::Normal => false,
-            NodeState::Standby => true,
-            NodeState::WritesOnly | NodeState::Resuming => op == Op::Read,
-        };
-        match forbidden {
-            false => Ok(()),
-            true => Err(Failure::new(FailureKind::StateForbids, Cause::OwnState)),
-        }
-    }
-
     /// The terms for `key`: its bucket type's, else `default`.
     pub fn terms(&self, key: &[u8], token: &DynToken, write: bool, default: Consistency) -> Terms {
         let Some(bucket) = self.buckets.of(key) else {

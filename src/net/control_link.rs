@@ -32,9 +32,6 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// A link that had nothing to say for this long is closed.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// The question a link begins with.
-const PROBE: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-
 /// Longest answer to it that is waited for.
 const ANSWER_BYTES_MAX: usize = 4096;
 
@@ -49,6 +46,8 @@ pub struct Proven {
 
 /// All control links of a node.
 pub struct ControlLinks {
+    /// The question a link begins with, in the protocol of the ring's datastores.
+    probe: &'static [u8],
     links: HashMap<(Addr, bool), mpsc::Sender<Transmit>>,
     proven: mpsc::UnboundedSender<Proven>,
     /// Messages dropped because a link's queue was full.
@@ -57,8 +56,8 @@ pub struct ControlLinks {
 
 impl ControlLinks {
     /// No links yet; what they find out is told to `proven`.
-    pub fn new(proven: mpsc::UnboundedSender<Proven>) -> ControlLinks {
-        ControlLinks { links: HashMap::new(), proven, dropped: 0 }
+    pub fn new(probe: &'static [u8], proven: mpsc::UnboundedSender<Proven>) -> ControlLinks {
+        ControlLinks { probe, links: HashMap::new(), proven, dropped: 0 }
     }
 
     /// Sends one message, opening the link when there is none.
@@ -76,10 +75,10 @@ impl ControlLinks {
             },
         };
         let (link, inbox) = mpsc::channel(QUEUE_MAX);
-        let proven = self.proven.clone();
+        let (probe, proven) = (self.probe, self.proven.clone());
         tokio::spawn(async move {
             let to = message.to.clone();
-            if let Err(error) = run(message, inbox, proven).await {
+            if let Err(error) = run(message, inbox, probe, proven).await {
                 tracing::debug!(%to, %error, "control link");
             }
         });
@@ -91,10 +90,12 @@ impl ControlLinks {
 async fn run(
     first: Transmit,
     mut inbox: mpsc::Receiver<Transmit>,
+    probe: &[u8],
     proven: mpsc::UnboundedSender<Proven>,
 ) -> io::Result<()> {
     let torc = first.kind.is_control();
-    let opened = tokio::time::timeout(OPEN_TIMEOUT, open(&first.to, first.same_dc, torc));
+    let ask = torc.then_some(probe);
+    let opened = tokio::time::timeout(OPEN_TIMEOUT, open(&first.to, first.same_dc, ask));
     let mut stream = match opened.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))? {
         Opened::Ready(stream) => stream,
         Opened::NotTorc => {
@@ -128,17 +129,15 @@ enum Opened {
     NotTorc,
 }
 
-async fn open(to: &Addr, same_dc: bool, ask: bool) -> io::Result<Opened> {
+async fn open(to: &Addr, same_dc: bool, ask: Option<&[u8]>) -> io::Result<Opened> {
     let mut stream = TcpStream::connect((to.host.as_str(), to.port)).await?;
     set_options(&socket2::SockRef::from(&stream));
-    if !ask {
-        return Ok(Opened::Ready(stream));
-    }
+    let Some(probe) = ask else { return Ok(Opened::Ready(stream)) };
     let mut question = Vec::new();
     let kind = MsgType::Req.code();
-    let len = PROBE.len() as u64;
+    let len = probe.len() as u64;
     put_header(&mut question, 0, kind, 0, VERSION_TORC, same_dc, DATA_PLAIN, len);
-    question.extend_from_slice(PROBE);
+    question.extend_from_slice(probe);
     stream.write_all(&question).await?;
     let mut answer = BytesMut::new();
     let mut decoder = HeaderDecoder::default();

@@ -18,7 +18,6 @@ use super::clock::Clock;
 pub use super::stream::Socket;
 use super::stream::WriteHalf;
 use crate::dispatch::failure::Cause;
-use crate::dispatch::scripts::Scripts;
 use crate::dispatch::view::View;
 use crate::dispatch::{
     ClientId, ClientKind, Conn, Counters, Dispatcher, Embedded, Event, Target, UpId,
@@ -48,8 +47,6 @@ pub struct Setup {
     pub view: Arc<ArcSwap<View>>,
     /// The embedded store, when there is no other.
     pub embedded: Option<Arc<dyn Embedded>>,
-    /// The scripts the node saw loaded.
-    pub scripts: Arc<Scripts>,
     /// The datastore, when there is no embedded one.
     pub store: Option<StoreAddress>,
     /// User of the datastore; the default one when absent.
@@ -231,9 +228,7 @@ async fn run(
     mut inbox: mpsc::UnboundedReceiver<Command>,
     connections: Arc<AtomicUsize>,
 ) {
-    let mut dispatcher =
-        Dispatcher::new(number as u64, setup.view.load_full(), setup.embedded.clone());
-    dispatcher.share_scripts(Arc::clone(&setup.scripts));
+    let dispatcher = Dispatcher::new(number as u64, setup.view.load_full(), setup.embedded.clone());
     let core = Rc::new(Core {
         dispatcher: RefCell::new(dispatcher),
         ios: RefCell::default(),

@@ -95,11 +95,12 @@ impl Control {
         proven: mpsc::UnboundedSender<Proven>,
     ) -> Control {
         let published = membership.version();
+        let probe = shared.view.load().settings.protocol.probe();
         Control {
             shared,
             membership,
             knobs,
-            links: ControlLinks::new(proven),
+            links: ControlLinks::new(probe, proven),
             open: HashMap::new(),
             heard: HashMap::new(),
             published,

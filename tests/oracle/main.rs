@@ -5,5 +5,6 @@
 
 mod lift;
 mod memcache;
+mod rewrite;
 mod server;
 mod table;

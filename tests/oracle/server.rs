@@ -18,7 +18,17 @@ impl Server {
     pub(crate) fn redis(test: &str) -> Option<Server> {
         let program = std::env::var("REDIS_BIN").unwrap_or_else(|_| "redis-server".into());
         Server::start(test, &program, |port| {
-            let args = ["--bind", "127.0.0.1", "--save", "", "--loglevel", "warning", "--port"];
+            let args = [
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--loglevel",
+                "warning",
+                "--enable-debug-command",
+                "yes",
+                "--port",
+            ];
             args.iter().map(ToString::to_string).chain([port.to_string()]).collect()
         })
     }
