@@ -6,6 +6,7 @@
 
 use super::decode::McRequest;
 use super::number;
+use super::table::McCommand;
 use thiserror::Error;
 
 /// Bounds of one reply.
@@ -177,17 +178,18 @@ pub fn is_error(reply: &[u8]) -> bool {
 /// True when the client of `request` is to be told `reply`: not after `noreply`, and with the
 /// meta flag `q` only what is out of the ordinary.
 pub fn is_wanted(request: &McRequest, reply: &[u8]) -> bool {
-    if request.noreply {
-        return false;
-    }
+    !(request.noreply || (request.quiet && is_ordinary(request.command, reply)))
+}
+
+/// True for the reply of `command` that a client with the meta flag `q` does not want to see.
+pub fn is_ordinary(command: &McCommand, reply: &[u8]) -> bool {
     let code = reply.get(..2).unwrap_or_default();
-    let ordinary = match request.command.name {
+    match command.name {
         "mg" => code == b"EN",
         "ms" | "md" => code == b"HD",
         "ma" => code == b"HD" || code == b"VA",
         _ => false,
-    };
-    !(request.quiet && ordinary)
+    }
 }
 
 #[cfg(test)]

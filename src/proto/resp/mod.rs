@@ -6,7 +6,8 @@
 //!
 //! [`table`] is the command table, one row a command with the columns of [`spec`]; [`shape`] and
 //! [`effect`] are two of them that look at the arguments. [`lift`] turns RESP2 replies into RESP3.
-//! [`introspect`] tells clients what the table holds.
+//! [`introspect`] tells clients what the table holds, [`rewrite`] writes what replicas and C peers
+//! get in place of a command.
 //!
 //! Stores and peers are always spoken to in RESP2.
 
@@ -19,7 +20,7 @@ pub mod introspect;
 pub mod lift;
 mod number;
 pub mod reply;
+pub mod rewrite;
 pub mod shape;
 pub mod spec;
 pub mod table;
-pub mod toward_c;

@@ -194,6 +194,8 @@ impl CommandSpec {
             {
                 TowardC::AsIs
             }
+            // Nothing may wait on a shared connection.
+            _ if self.routing_of(args) == Routing::Blocking => TowardC::Refuse,
             _ => self.c_else,
         }
     }

@@ -140,6 +140,8 @@ fn arguments_decide_the_form_for_c_peers() {
     assert_eq!(form("EXPIRE a 1 NX"), TowardC::Eval);
     assert_eq!(form("XADD a * f v"), TowardC::Eval);
     assert_eq!(form("BLPOP a 0"), TowardC::Refuse);
+    assert_eq!(form("XREAD STREAMS a 0"), TowardC::Eval);
+    assert_eq!(form("XREAD BLOCK 0 STREAMS a 0"), TowardC::Refuse);
     assert_eq!(form("EVAL x 1 a"), TowardC::AsIs);
     assert_eq!(form("EVAL x 0"), TowardC::Refuse);
     assert_eq!(form("FCALL f 1 a"), TowardC::Refuse);
