@@ -9,6 +9,8 @@ pub mod cli;
 pub mod config;
 pub mod dispatch;
 pub mod document;
+#[cfg(feature = "documents")]
+pub mod gateway;
 pub mod gossip;
 pub mod hash;
 pub mod net;

@@ -98,6 +98,11 @@ impl Documents {
         self.spans.is_empty()
     }
 
+    /// Bytes of text the documents are in.
+    pub fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// Whether the first document has this top-level field.
     pub fn first_has(&self, field: &str) -> bool {
         self.spans

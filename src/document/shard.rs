@@ -83,6 +83,12 @@ impl ShardSet {
         self.flags.iter().enumerate().filter(|(_, on)| **on).map(|(i, _)| ShardId(i as u32))
     }
 
+    /// The shards both sets have.
+    pub fn intersection(&self, other: &ShardSet) -> ShardSet {
+        let both = self.flags.iter().zip(&other.flags).map(|(a, b)| *a && *b);
+        ShardSet { flags: both.collect() }
+    }
+
     /// True when no shard is in the set.
     pub fn is_empty(&self) -> bool {
         !self.flags.contains(&true)

@@ -1,0 +1,83 @@
+//! The recorded conversation with a Meilisearch v1.50.0 (`backend_transcript` of
+//! `tests/vectors/documents.json`), replayed against the fake: what tests rely on must be what a
+//! real server does.
+
+use crate::fake::Fake;
+use crate::http::Http;
+use serde_json::Value;
+
+const KEY: &str = "transcript-key";
+
+fn transcript() -> Vec<Value> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/documents.json");
+    let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    vectors["backend_transcript"].as_array().unwrap().clone()
+}
+
+/// Where `got` differs from `expected`, `*` matching anything.
+fn difference(expected: &Value, got: &Value, at: &str) -> Option<String> {
+    match (expected, got) {
+        (Value::String(any), _) if any == "*" => None,
+        (Value::Object(a), Value::Object(b)) => {
+            if let Some(extra) = b.keys().find(|key| !a.contains_key(*key)) {
+                return Some(format!("{at}.{extra} is too much"));
+            }
+            a.iter().find_map(|(key, value)| {
+                let Some(got) = b.get(key) else { return Some(format!("{at}.{key} is missing")) };
+                difference(value, got, &format!("{at}.{key}"))
+            })
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).find_map(|(a, b)| difference(a, b, &format!("{at}[]")))
+        }
+        (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => None,
+        (a, b) if a == b => None,
+        (a, b) => Some(format!("{at}: expected {a}, got {b}")),
+    }
+}
+
+async fn finished(client: &Http, uid: &Value) -> Value {
+    loop {
+        let task = client.get(&format!("/tasks/{uid}")).await.json();
+        if !["enqueued", "processing"].contains(&task["status"].as_str().unwrap()) {
+            return task;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn the_fake_answers_as_the_recorded_server() {
+    let fake = Fake::start(Some(KEY)).await;
+    let plain = Http::new(fake.url());
+    let master = plain.with("authorization", &format!("Bearer {KEY}"));
+    let rows = transcript();
+    assert_eq!(rows.len(), 80);
+    let mut differences = Vec::new();
+    for (i, row) in rows.iter().enumerate() {
+        let request = &row["request"];
+        let mut client = match request["auth"].as_str().unwrap() {
+            "none" => plain.clone(),
+            "wrong" => plain.with("authorization", "Bearer wrong"),
+            _ => master.clone(),
+        };
+        if let Some(kind) = request["content_type"].as_str() {
+            client = client.with("content-type", kind);
+        }
+        let body = request["body"].as_str().unwrap_or_default().to_owned();
+        let (method, path) = (request["method"].as_str().unwrap(), request["path"].as_str());
+        let answer = client.send(method, path.unwrap(), body).await;
+        let got = answer.json();
+        let expected = &row["response"];
+        let mut note = |found: Option<String>| {
+            differences.extend(found.map(|found| format!("{i}: {request}\n    {found}")));
+        };
+        note((expected["status"] != answer.status).then(|| format!("status {}", answer.status)));
+        note(difference(&expected["body"], &got, "body"));
+        if row.get("final_task").is_some() {
+            let task = finished(&master, &got["taskUid"]).await;
+            note(difference(&row["final_task"], &task, "task"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
