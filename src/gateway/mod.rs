@@ -1,12 +1,180 @@
 //! The document gateway: a Meilisearch-compatible HTTP face over replica groups of ordinary
-//! Meilisearch servers. So far: the built-in document server it can be tried on.
+//! Meilisearch servers.
+//!
+//! A write is routed by `document::batch`, sent to every owner of its shards in parallel
+//! (`fanout`), one after another per index and backend (`lanes`), judged by the two-rule quorum
+//! and registered as one task (`tasks`). Reads ask a covering set of backends and merge
+//! (`reads`). What must be known everywhere (tasks, idempotency keys, session pins, aliases,
+//! migrations) is kept in the ring through [`RingKv`].
+//!
+//! Only `client` speaks to backends; only `error` relates codes and statuses; decisions are in
+//! [`crate::document`]. Document bodies are worked on where they cannot delay the data path:
+//! small ones on the service runtime, large ones on blocking threads, all of them counted
+//! against a bound of bytes in flight.
+//!
+//! Two gateways that write one document at the same moment can leave its replicas different:
+//! lanes order the writes of one gateway. Clients that care send the writes of one document to
+//! one gateway.
 
+mod admin;
+mod aliases;
+mod body;
 pub mod builtin;
 mod call;
+mod catalogue;
+mod client;
+mod copy;
+mod core;
+mod counters;
 mod error;
+mod fanout;
+mod idempotency;
+mod indexes;
+mod kv;
+mod lanes;
+mod migration;
+mod placement;
+mod reads;
+mod repair;
+mod resp_kv;
+mod routes;
 mod server;
+mod sessions;
+mod settings;
+mod tasks;
 mod time;
+mod tracking;
+mod writes;
 
+pub use counters::{CounterValues, Counters};
 pub use error::{ApiError, Failure};
+pub use kv::{KvError, KvFuture, MemoryKv, RingKv};
+pub use resp_kv::{NodeAddress, RespKv, RespKvSettings};
 pub use server::{ServeLimits, serve};
+pub use settings::{BackendSettings, Key, PartialReads, SessionStrategy, Settings};
 pub use time::WallClock;
+
+use self::core::Core;
+use crate::document::topology::TopologyError;
+use serde_json::Value;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// Time between probes of backends that do not answer.
+const PROBE_INTERVAL: Duration = Duration::from_millis(1_000);
+/// Time between renewals of the task slot.
+const SLOT_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between looks for shards that backends missed writes of.
+const REPAIR_INTERVAL: Duration = Duration::from_millis(1_000);
+/// Time a client has to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A document gateway.
+pub struct Gateway {
+    core: Arc<Core>,
+}
+
+impl Gateway {
+    /// A gateway that keeps its small state in `kv`. `gateway_id` tells this gateway from others
+    /// that may use the same slot; a node's name is good.
+    ///
+    /// # Errors
+    /// The groups cannot serve.
+    pub fn new(
+        settings: Settings,
+        gateway_id: &str,
+        kv: Arc<dyn RingKv>,
+        clock: WallClock,
+    ) -> Result<Gateway, TopologyError> {
+        Ok(Gateway { core: Arc::new(Core::new(settings, gateway_id, kv, clock)?) })
+    }
+
+    /// Serves clients on `listener` until `stop` ends, with all background work of the gateway.
+    pub async fn run(
+        &self,
+        listener: TcpListener,
+        drain_timeout: Duration,
+        stop: impl Future<Output = ()>,
+    ) {
+        let limits = ServeLimits {
+            connections_max: self.core.settings.connections_max,
+            head_timeout: HEAD_TIMEOUT,
+            drain_timeout,
+        };
+        // Dropping the set ends the work.
+        let _background = self.background();
+        serve(listener, routes::router(self.core.clone()), limits, stop).await;
+    }
+
+    fn background(&self) -> JoinSet<()> {
+        let mut work = JoinSet::new();
+        let core = &self.core;
+        work.spawn(every(PROBE_INTERVAL, core.clone(), probe_backends));
+        work.spawn(every(SLOT_INTERVAL, core.clone(), keep_slot));
+        work.spawn(every(core.settings.refresh_interval, core.clone(), refresh));
+        work.spawn(every(REPAIR_INTERVAL, core.clone(), repair::run));
+        work.spawn(every(core.settings.refresh_interval, core.clone(), migration::advance));
+        work
+    }
+
+    /// What the gateway counted.
+    pub fn counters(&self) -> CounterValues {
+        self.core.counters.values()
+    }
+
+    /// Bytes of request bodies in flight.
+    pub fn in_flight_bytes(&self) -> usize {
+        self.core.bodies.in_flight_bytes()
+    }
+
+    /// Groups, backends, shard ownership, lag, counters and a running migration, for the admin
+    /// page.
+    pub fn status(&self) -> Value {
+        let mut view = self.core.topology_view();
+        view["counters"] = serde_json::json!(self.counters());
+        view["bytesInFlight"] = serde_json::json!(self.in_flight_bytes());
+        view["migration"] = migration::view(&self.core);
+        view
+    }
+
+    /// A digest of shards, replication factor, backend ids and groups: gateways of one ring must
+    /// agree on it.
+    pub fn fingerprint(&self) -> u64 {
+        self.core.placement().topology.fingerprint()
+    }
+}
+
+async fn every<F, R>(pause: Duration, core: Arc<Core>, work: F)
+where
+    F: Fn(Arc<Core>) -> R,
+    R: Future<Output = ()>,
+{
+    loop {
+        work(core.clone()).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn probe_backends(core: Arc<Core>) {
+    let placement = core.placement();
+    let mut probes = JoinSet::new();
+    for backend in placement.backends.iter().filter(|backend| !backend.is_live()) {
+        let backend = backend.clone();
+        probes.spawn(async move { backend.probe(PROBE_INTERVAL).await });
+    }
+    while probes.join_next().await.is_some() {}
+}
+
+async fn keep_slot(core: Arc<Core>) {
+    core.tasks.keep_slot().await;
+}
+
+async fn refresh(core: Arc<Core>) {
+    if let Err(error) = core.aliases.refresh().await {
+        counters::count(&core.counters.state_failures);
+        tracing::debug!(plane = "doc", %error, "aliases were not read");
+    }
+}

@@ -1,5 +1,12 @@
 //! The document gateway over real HTTP, against servers that behave as a recorded Meilisearch.
 
+mod acceptance;
+mod cluster;
 mod fake;
 mod http;
+mod migrate;
+mod requests;
+mod resp_kv;
+mod state;
 mod transcript;
+mod trouble;

@@ -1,0 +1,116 @@
+//! `/_miroir/`: aliases and what an operator may look at.
+
+use super::aliases::target_of;
+use super::call::{Call, Outcome, is_valid_uid, ok, parse_json, uid_message};
+use super::core::Core;
+use super::error::ApiError;
+use crate::document::shard::{ShardId, shard_for_key};
+use crate::document::topology::GroupIdx;
+use hyper::Method;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// `GET` and `POST /_miroir/aliases`.
+pub(super) async fn aliases(core: Arc<Core>, mut call: Call) -> Outcome {
+    if call.method == Method::GET {
+        return Ok(ok(&core.aliases.list().await?));
+    }
+    let body = core.bodies.read(&mut call).await?;
+    let body = parse_json(&body.text)?;
+    let name = body.get("name").and_then(Value::as_str).unwrap_or_default();
+    if !is_valid_uid(name) {
+        return Err(ApiError::new("invalid_index_uid", uid_message(name)).into());
+    }
+    Ok(ok(&core.aliases.put(name, target_of(&body)?, true).await?))
+}
+
+/// `GET`, `PUT` and `DELETE /_miroir/aliases/{name}`.
+pub(super) async fn alias(core: Arc<Core>, mut call: Call) -> Outcome {
+    let name = call.uid()?;
+    let shown = match call.method {
+        Method::PUT => {
+            let body = core.bodies.read(&mut call).await?;
+            core.aliases.put(&name, target_of(&parse_json(&body.text)?)?, false).await?
+        }
+        Method::DELETE => core.aliases.delete(&name).await?,
+        _ => core.aliases.get(&name).await?,
+    };
+    Ok(ok(&shown))
+}
+
+/// `GET /_miroir/topology`.
+pub(super) async fn topology(core: Arc<Core>, _: Call) -> Outcome {
+    Ok(ok(&core.topology_view()))
+}
+
+/// `GET /_miroir/shards`, with `?index=..&id=..` for one document.
+pub(super) async fn shards(core: Arc<Core>, call: Call) -> Outcome {
+    let placement = core.placement();
+    let topology = &placement.topology;
+    let owners = |shard: ShardId| {
+        let groups = topology.group_numbers().map(|group: GroupIdx| {
+            let owners = topology.owners(shard, group).iter();
+            owners.map(|owner| topology.id(*owner)).collect::<Vec<_>>()
+        });
+        json!({"shard": shard.0, "owners": groups.collect::<Vec<_>>()})
+    };
+    if let Some(id) = call.parameter("id") {
+        return Ok(ok(&owners(shard_for_key(id, topology.shards()))));
+    }
+    let all: Vec<Value> = (0..topology.shards()).map(|shard| owners(ShardId(shard))).collect();
+    Ok(ok(&json!({ "shards": all })))
+}
+
+/// `GET /_miroir/ready`: whether a write could meet its quorum now.
+pub(super) async fn ready(core: Arc<Core>, _: Call) -> Outcome {
+    let placement = core.placement();
+    let all = crate::document::shard::ShardSet::all(placement.topology.shards());
+    let live = |backend| placement.backend(backend).is_live();
+    let verdict = crate::document::quorum::judge(&placement.topology, &all, live);
+    if !verdict.succeeded() {
+        let message = format!("{} shards have no quorum", verdict.lost_shards.len());
+        return Err(ApiError::new("miroir_no_quorum", message).into());
+    }
+    core.aliases.resolve("ready").await?;
+    let degraded: Vec<u16> = verdict.degraded_groups.iter().map(|group| group.0).collect();
+    Ok(ok(&json!({"status": "ready", "degradedGroups": degraded})))
+}
+
+impl Core {
+    /// Groups, backends, their health and queues.
+    pub(super) fn topology_view(&self) -> Value {
+        let placement = self.placement();
+        let topology = &placement.topology;
+        let mut lag: Vec<(String, usize)> = Vec::new();
+        for backends in self.dirty().values() {
+            for (backend, shards) in backends {
+                lag.push((backend.clone(), shards.len()));
+            }
+        }
+        let show = |backend: &super::client::Backend, owned: Option<usize>| {
+            let missed: usize =
+                lag.iter().filter(|(id, _)| *id == backend.id).map(|(_, count)| count).sum();
+            json!({"id": backend.id, "url": backend.url, "state": backend.health().as_str(),
+                "shards": owned, "waitingWrites": self.lanes.depth(&backend.id),
+                "missedShards": missed})
+        };
+        let groups: Vec<Value> = topology
+            .group_numbers()
+            .map(|group| {
+                let members = topology.members(group).iter().map(|member| {
+                    let owned = topology.shards_of(*member).iter().count();
+                    show(placement.backend(*member), Some(owned))
+                });
+                json!({"group": group.0, "backends": members.collect::<Vec<_>>()})
+            })
+            .collect();
+        let joining: Vec<Value> = placement.backends[topology.backends().len()..]
+            .iter()
+            .map(|backend| show(backend, None))
+            .collect();
+        json!({"shards": topology.shards(),
+            "replicationFactor": topology.replication_factor(),
+            "fingerprint": format!("{:016x}", topology.fingerprint()),
+            "groups": groups, "joining": joining})
+    }
+}

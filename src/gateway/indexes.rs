@@ -1,0 +1,301 @@
+//! Indexes and their settings: broadcast to every backend, judged by the two-rule quorum.
+//!
+//! A backend that misses a change is noted, and set right before its next write.
+
+mod settings;
+mod stats;
+
+pub(super) use settings::{read_settings, write_settings};
+pub(super) use stats::{index_stats, stats};
+
+use super::call::{Call, Outcome, is_valid_uid, not_an_object, ok, parse_json, uid_message};
+use super::catalogue::{Missed, filterable_path};
+use super::client::{Outbound, index_path};
+use super::core::Core;
+use super::error::{ApiError, Failure, index_not_found, json_response};
+use super::fanout::{Done, Job, Sent, send_all, settle};
+use super::idempotency::Written;
+use super::placement::{Placement, Target};
+use super::tasks::{Details, TaskKind};
+use super::writes::{Plan, execute, jobs, once};
+use crate::document::shard::ShardSet;
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Creates an index on every backend if no backend has it.
+///
+/// # Errors
+/// No quorum of backends took it; those that did were told to drop it again.
+pub(super) async fn ensure_index(
+    core: &Arc<Core>,
+    placement: &Arc<Placement>,
+    uid: &str,
+    primary_key: Option<&str>,
+) -> Result<(), Failure> {
+    let lock = core.catalogue.creation_lock(uid);
+    let _creating = lock.lock().await;
+    if core.catalogue.find(placement, uid).await?.is_some() {
+        return Ok(());
+    }
+    let requests = creation(core, uid, primary_key);
+    let jobs = jobs(placement.everyone(), None, |_| requests.clone());
+    let done = send_all(core, placement, uid, jobs, || ()).await;
+    let all = ShardSet::all(placement.topology.shards());
+    let undo = done.clone();
+    match settle(core, placement, uid, &all, done) {
+        Ok(sent) => {
+            created(core, uid, primary_key.map(str::to_owned), &sent).await;
+            Ok(())
+        }
+        Err(failure) => {
+            drop_again(core, placement, uid, undo).await;
+            Err(failure)
+        }
+    }
+}
+
+/// What makes an index: it, and the shard field filterable. A Meilisearch runs its tasks in
+/// order, so nothing needs to be waited for in between.
+fn creation(core: &Core, uid: &str, primary_key: Option<&str>) -> Vec<Outbound> {
+    let body = json!({"uid": uid, "primaryKey": primary_key});
+    let filterable = core.catalogue.with_reserved(&json!([]));
+    vec![
+        Outbound::json(Method::POST, "/indexes", &body),
+        Outbound::json(Method::PUT, filterable_path(uid), &filterable),
+    ]
+}
+
+async fn created(core: &Core, uid: &str, primary_key: Option<String>, sent: &Sent) {
+    let (ready, missed): (Vec<&Done>, Vec<&Done>) = sent.done.iter().partition(|d| d.acked());
+    let ids = |done: Vec<&Done>| done.iter().map(|d| d.target.backend.id.clone()).collect();
+    core.catalogue.created(uid, primary_key, ids(ready));
+    let missed: Vec<String> = ids(missed);
+    core.catalogue.note_missed(uid, &missed, Missed::Settings).await;
+}
+
+async fn drop_again(core: &Arc<Core>, placement: &Arc<Placement>, uid: &str, done: Vec<Done>) {
+    let took = done.into_iter().filter(|done| !done.tasks.is_empty()).map(|done| done.target);
+    let jobs: Vec<Job> =
+        jobs(took.collect(), None, |_: &Target| vec![Outbound::delete(index_path(uid))]);
+    send_all(core, placement, uid, jobs, || ()).await;
+    core.catalogue.forget(uid);
+}
+
+/// `POST /indexes`.
+pub(super) async fn create(core: Arc<Core>, mut call: Call) -> Outcome {
+    let body = core.bodies.read(&mut call).await?;
+    let fields = parse_json(&body.text)?;
+    let Value::Object(map) = &fields else { return Err(not_an_object(&fields).into()) };
+    let uid = match map.get("uid") {
+        Some(Value::String(uid)) => uid.clone(),
+        _ => return Err(ApiError::new("missing_index_uid", "Missing field `uid`").into()),
+    };
+    if !is_valid_uid(&uid) {
+        let message = format!("Invalid value at `.uid`: {}", uid_message(&uid));
+        return Err(ApiError::new("invalid_index_uid", message).into());
+    }
+    let primary_key = primary_key_of(map.get("primaryKey"))?;
+    let shared = core.clone();
+    let raw = body.raw.clone();
+    once(&core, &call, &raw, async move { create_index(&shared, uid, primary_key).await }).await
+}
+
+fn primary_key_of(value: Option<&Value>) -> Result<Option<String>, ApiError> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(key)) if !key.is_empty() && !key.contains('.') => Ok(Some(key.clone())),
+        Some(other) => {
+            let message = format!("`{other}` cannot be the primary key: a dotted or empty name");
+            Err(ApiError::new("invalid_index_primary_key", message))
+        }
+    }
+}
+
+async fn create_index(
+    core: &Arc<Core>,
+    uid: String,
+    primary_key: Option<String>,
+) -> Result<Written, Failure> {
+    if core.aliases.resolve_again(&uid).await? != super::aliases::Resolved::One(uid.clone()) {
+        let message = format!("`{uid}` is an alias and cannot be an index");
+        return Err(ApiError::new("miroir_invalid_alias", message).into());
+    }
+    let placement = core.placement();
+    let lock = core.catalogue.creation_lock(&uid);
+    let _creating = lock.lock().await;
+    let exists = core.catalogue.find(&placement, &uid).await?.is_some();
+    let mut requests = creation(core, &uid, primary_key.as_deref());
+    if exists {
+        // The task fails as it should; the settings of the index stay as they are.
+        requests.truncate(1);
+    }
+    let plan = Plan {
+        uid: uid.clone(),
+        kind: TaskKind::IndexCreation,
+        details: Details { other: Some(json!({"primaryKey": primary_key})), ..Details::default() },
+        metadata: None,
+        session: None,
+        touched: ShardSet::all(placement.topology.shards()),
+    };
+    let jobs = jobs(placement.everyone(), None, |_| requests.clone());
+    match execute(core, &placement, plan, jobs, || ()).await {
+        Ok((written, sent)) => {
+            if !exists {
+                created(core, &uid, primary_key, &sent).await;
+            }
+            Ok(written)
+        }
+        Err(failure) => {
+            if !exists {
+                drop_again(core, &placement, &uid, unjudged(&placement)).await;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Every backend, as if it had taken what was sent: dropping an index that is not there is
+/// harmless.
+fn unjudged(placement: &Placement) -> Vec<Done> {
+    let done = |target| Done { target, tasks: vec![0], failure: None };
+    placement.everyone().into_iter().map(done).collect()
+}
+
+/// `PATCH /indexes/{uid}`: the primary key of an empty index.
+pub(super) async fn update(core: Arc<Core>, mut call: Call) -> Outcome {
+    let name = call.uid()?;
+    let body = core.bodies.read(&mut call).await?;
+    let fields = parse_json(&body.text)?;
+    let Value::Object(map) = &fields else { return Err(not_an_object(&fields).into()) };
+    if let Some(other) = map.keys().find(|key| *key != "primaryKey") {
+        let message = format!("Unknown field `{other}`: expected one of `primaryKey`");
+        return Err(ApiError::new("bad_request", message).into());
+    }
+    let primary_key = primary_key_of(map.get("primaryKey"))?;
+    let (shared, raw) = (core.clone(), body.raw.clone());
+    once(&core, &call, &raw, async move {
+        let uid = shared.aliases.resolve(&name).await?.writable(&name)?;
+        let details = json!({"primaryKey": primary_key});
+        let request = Outbound::json(Method::PATCH, index_path(&uid), &details);
+        let change = Change { kind: TaskKind::IndexUpdate, details, missed: Missed::Settings };
+        let written = broadcast(&shared, &uid, vec![request], change).await;
+        shared.catalogue.forget(&uid);
+        written
+    })
+    .await
+}
+
+/// `DELETE /indexes/{uid}`.
+pub(super) async fn delete(core: Arc<Core>, mut call: Call) -> Outcome {
+    let name = call.uid()?;
+    let body = core.bodies.read(&mut call).await?;
+    let (shared, raw) = (core.clone(), body.raw.clone());
+    once(&core, &call, &raw, async move {
+        let uid = shared.aliases.resolve(&name).await?.writable(&name)?;
+        let request = Outbound::delete(index_path(&uid));
+        let change = Change {
+            kind: TaskKind::IndexDeletion,
+            details: Value::Null,
+            missed: Missed::Deletion,
+        };
+        let written = broadcast(&shared, &uid, vec![request], change).await;
+        shared.catalogue.forget(&uid);
+        shared.note_swept(&uid);
+        written
+    })
+    .await
+}
+
+/// A change every backend must take.
+pub(super) struct Change {
+    pub(super) kind: TaskKind,
+    pub(super) details: Value,
+    /// What a backend that did not take it has to catch up with.
+    pub(super) missed: Missed,
+}
+
+/// Sends the same requests to every backend.
+pub(super) async fn broadcast(
+    core: &Arc<Core>,
+    uid: &str,
+    requests: Vec<Outbound>,
+    change: Change,
+) -> Result<Written, Failure> {
+    let placement = core.placement();
+    let plan = Plan {
+        uid: uid.to_owned(),
+        kind: change.kind,
+        details: Details {
+            other: Some(change.details).filter(|details| !details.is_null()),
+            ..Details::default()
+        },
+        metadata: None,
+        session: None,
+        touched: ShardSet::all(placement.topology.shards()),
+    };
+    let jobs = jobs(placement.everyone(), None, |_| requests.clone());
+    let (written, sent) = execute(core, &placement, plan, jobs, || ()).await?;
+    let missed = sent.done.iter().filter(|done| !done.acked());
+    let missed: Vec<String> = missed.map(|done| done.target.backend.id.clone()).collect();
+    core.catalogue.note_missed(uid, &missed, change.missed).await;
+    Ok(written)
+}
+
+/// `GET /indexes/{uid}`: from the first backend that has it.
+pub(super) async fn get(core: Arc<Core>, call: Call) -> Outcome {
+    let name = call.uid()?;
+    let uid = core.aliases.resolve(&name).await?.writable(&name)?;
+    let reply = first_answer(&core, &uid, &index_path(&uid)).await?;
+    Ok(json_response(StatusCode::OK, reply))
+}
+
+/// `GET /indexes`: from the first live backend.
+pub(super) async fn list(core: Arc<Core>, call: Call) -> Outcome {
+    let placement = core.placement();
+    let mut refused = None;
+    for backend in placement.by_health() {
+        match backend.call(Outbound::get(call.target.clone())).await {
+            Ok(reply) if reply.is_success() => {
+                return Ok(ok(&reply.json().unwrap_or_default()));
+            }
+            Ok(reply) if (400..500).contains(&reply.status) && reply.status != 401 => {
+                refused = Some(reply);
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Err(match refused.filter(|reply| reply.status != 403) {
+        Some(reply) => Failure::Forwarded { status: reply.status, body: reply.body },
+        None => unavailable().into(),
+    })
+}
+
+/// The first success among all members for a path of an index; `index_not_found` when every
+/// member that answered said so.
+pub(super) async fn first_answer(
+    core: &Core,
+    uid: &str,
+    path: &str,
+) -> Result<bytes::Bytes, Failure> {
+    let placement = core.placement();
+    let mut missing = false;
+    for backend in placement.by_health() {
+        match backend.call(Outbound::get(path)).await {
+            Ok(reply) if reply.is_success() => return Ok(reply.body),
+            Ok(reply) if reply.error_code().as_deref() == Some("index_not_found") => {
+                missing = true;
+            }
+            Ok(reply) if matches!(reply.status, 400 | 404 | 405) => {
+                return Err(Failure::Forwarded { status: reply.status, body: reply.body });
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Err(if missing { index_not_found(uid).into() } else { unavailable().into() })
+}
+
+/// No backend could be asked.
+pub(super) fn unavailable() -> ApiError {
+    ApiError::new("miroir_shard_unavailable", "no backend can be reached")
+}

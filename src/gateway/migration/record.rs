@@ -1,0 +1,158 @@
+//! The record of a migration, in the ring and here.
+
+use crate::gateway::core::Core;
+use crate::gateway::error::ApiError;
+use crate::gateway::kv::{Class, State};
+use crate::gateway::settings::BackendSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::{Mutex, PoisonError};
+
+/// The one key of migrations.
+const CURRENT: &str = "current";
+/// Age at which a coordinator that was not seen is replaced.
+const COORDINATOR_AGE_US: u64 = 30_000_000;
+
+/// How far a migration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Phase {
+    /// Writes go to old and new owners; shards are copied.
+    Copying,
+    /// The new owners are in use; unused copies are removed.
+    Switched,
+    /// Everything is in place.
+    Done,
+    /// Given up, or forgotten after it was done.
+    Ended,
+}
+
+impl Phase {
+    pub(super) fn is_running(self) -> bool {
+        match self {
+            Phase::Copying | Phase::Switched => true,
+            Phase::Done | Phase::Ended => false,
+        }
+    }
+
+    /// The new groups are the ones in use.
+    pub(super) fn is_effective(self) -> bool {
+        match self {
+            Phase::Switched | Phase::Done => true,
+            Phase::Copying | Phase::Ended => false,
+        }
+    }
+}
+
+type Groups = Vec<Vec<BackendSettings>>;
+
+/// A migration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) phase: Phase,
+    /// The groups before.
+    pub(super) base: Groups,
+    /// The groups after.
+    pub(super) groups: Groups,
+    coordinator: String,
+    started_us: u64,
+    seen_us: u64,
+    /// When the present phase began.
+    pub(super) phase_us: u64,
+    pub(super) shards_to_copy: u64,
+    pub(super) shards_copied: u64,
+    pub(super) last_error: Option<String>,
+}
+
+impl Record {
+    /// A migration this gateway coordinates from now on.
+    pub(super) fn new(core: &Core, base: Groups, groups: Groups) -> Record {
+        let now = core.clock.now_us();
+        Record {
+            phase: Phase::Copying,
+            base,
+            groups,
+            coordinator: core.gateway_id.clone(),
+            started_us: now,
+            seen_us: now,
+            phase_us: now,
+            shards_to_copy: 0,
+            shards_copied: 0,
+            last_error: None,
+        }
+    }
+
+    /// Whether this gateway works on it: it began, or the one that did is gone.
+    pub(super) fn is_ours(&self, core: &Core) -> bool {
+        let age = core.clock.now_us().saturating_sub(self.seen_us);
+        self.coordinator == core.gateway_id || age > COORDINATOR_AGE_US
+    }
+
+    /// Marks the record as worked on by this gateway.
+    pub(super) fn seen(&mut self, core: &Core) {
+        self.coordinator = core.gateway_id.clone();
+        self.seen_us = core.clock.now_us();
+    }
+
+    /// Goes to the next phase.
+    pub(super) fn enter(&mut self, core: &Core, phase: Phase) {
+        self.phase = phase;
+        self.phase_us = core.clock.now_us();
+        self.last_error = None;
+    }
+}
+
+/// What this gateway knows of the migration.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct Migration {
+    known: Mutex<Option<Record>>,
+    /// The groups in use and the ones being filled, as the placement was last built.
+    applied: Mutex<Option<(Groups, Option<Groups>)>>,
+}
+
+impl Migration {
+    /// The record as last read.
+    pub(super) fn known(&self) -> Option<Record> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the record from the ring.
+    pub(super) async fn refresh(&self, state: &State) -> Result<Option<Record>, ApiError> {
+        let record: Option<Record> = state.load(Class::Migration, CURRENT).await?;
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = record.clone();
+        Ok(record)
+    }
+
+    /// Stores the record.
+    pub(super) async fn store(&self, state: &State, record: Record) -> Result<(), ApiError> {
+        state.store(Class::Migration, CURRENT, &record).await?;
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+        Ok(())
+    }
+
+    /// Whether the placement must be built anew. Says yes once for each change.
+    pub(super) fn is_news(&self, wanted: &(Groups, Option<Groups>)) -> bool {
+        let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = applied.as_ref() != Some(wanted);
+        *applied = Some(wanted.clone());
+        news
+    }
+}
+
+/// The groups of the configuration.
+pub(super) fn configured(core: &Core) -> Groups {
+    core.settings.groups.clone()
+}
+
+/// The migration for operators.
+pub(in crate::gateway) fn view(core: &Core) -> Value {
+    let Some(record) = core.migration.known() else { return json!({"phase": "none"}) };
+    let ids = |groups: &Groups| {
+        let ids = groups.iter().map(|group| group.iter().map(|b| b.id.clone()).collect::<Vec<_>>());
+        json!(ids.collect::<Vec<_>>())
+    };
+    json!({"phase": record.phase, "from": ids(&record.base), "to": ids(&record.groups),
+        "coordinator": record.coordinator, "shardsToCopy": record.shards_to_copy,
+        "shardsCopied": record.shards_copied, "lastError": record.last_error,
+        "startedAt": crate::gateway::time::timestamp(record.started_us)})
+}

@@ -1,0 +1,10 @@
+//! Reads: one document, listings, searches.
+
+mod fetch;
+mod listing;
+mod scatter;
+mod search;
+
+pub(super) use fetch::fetch;
+pub(super) use listing::{list, list_by_body};
+pub(super) use search::{search, search_by_query};

@@ -1,0 +1,178 @@
+//! A gateway in front of fakes, all in this process.
+
+use crate::fake::{Fake, clock};
+use crate::http::{Answer, Http};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use torc::document::topology::Topology;
+use torc::gateway::{BackendSettings, Gateway, Key, MemoryKv, RingKv, Settings};
+
+pub(crate) const NODE_KEY: &str = "node-key";
+
+/// Shape of a cluster.
+pub(crate) struct Shape {
+    pub(crate) groups: usize,
+    pub(crate) members: usize,
+    pub(crate) copies: usize,
+    pub(crate) shards: u32,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) fakes: Vec<Fake>,
+    pub(crate) http: Http,
+    pub(crate) settings: Settings,
+    pub(crate) kv: Arc<dyn RingKv>,
+    pub(crate) gateway: Arc<Gateway>,
+    serving: JoinHandle<()>,
+}
+
+impl Cluster {
+    pub(crate) async fn start(shape: Shape) -> Cluster {
+        Cluster::with(shape, |_| ()).await
+    }
+
+    /// Backends are `node-0`, `node-1`, ... over all groups.
+    pub(crate) async fn with(shape: Shape, change: impl FnOnce(&mut Settings)) -> Cluster {
+        let mut fakes = Vec::new();
+        let mut groups = Vec::new();
+        for _ in 0..shape.groups {
+            let mut group = Vec::new();
+            for _ in 0..shape.members {
+                let fake = Fake::start(Some(NODE_KEY)).await;
+                let id = format!("node-{}", fakes.len());
+                group.push(BackendSettings { id, url: fake.url() });
+                fakes.push(fake);
+            }
+            groups.push(group);
+        }
+        let mut settings = Settings {
+            shards: shape.shards,
+            replication_factor: shape.copies,
+            groups,
+            node_master_key: Key::new(NODE_KEY),
+            refresh_interval: Duration::from_millis(20),
+            ..Settings::default()
+        };
+        change(&mut settings);
+        let kv: Arc<dyn RingKv> = Arc::new(MemoryKv::new(clock()));
+        let (gateway, http, serving) = serve(settings.clone(), kv.clone()).await;
+        Cluster { fakes, http, settings, kv, gateway, serving }
+    }
+
+    /// A second gateway over the same backends and the same ring.
+    pub(crate) async fn another(&self, change: impl FnOnce(&mut Settings)) -> (Arc<Gateway>, Http) {
+        let mut settings = self.settings.clone();
+        change(&mut settings);
+        let (gateway, http, _) = serve(settings, self.kv.clone()).await;
+        (gateway, http)
+    }
+
+    /// Kills the gateway and starts one anew with the same ring.
+    pub(crate) async fn restart(&mut self) {
+        self.serving.abort();
+        let (gateway, http, serving) = serve(self.settings.clone(), self.kv.clone()).await;
+        (self.gateway, self.http, self.serving) = (gateway, http, serving);
+    }
+
+    pub(crate) fn topology(&self) -> Topology {
+        self.settings.topology().unwrap()
+    }
+
+    pub(crate) async fn stop(&mut self, nodes: &[usize]) {
+        for node in nodes {
+            self.fakes[*node].stop().await;
+        }
+    }
+
+    pub(crate) async fn resume(&mut self, nodes: &[usize]) {
+        for node in nodes {
+            self.fakes[*node].resume().await;
+        }
+    }
+
+    /// Clears the request logs of all fakes.
+    pub(crate) fn forget_requests(&self) {
+        for fake in &self.fakes {
+            fake.take_log();
+        }
+    }
+
+    /// Write requests every fake has seen.
+    pub(crate) fn writes(&self) -> Vec<usize> {
+        self.fakes.iter().map(|fake| fake.writes().len()).collect()
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.http.json("POST", path, body).await
+    }
+
+    /// Posts documents to `movies`, which must be accepted, and waits until they are stored.
+    pub(crate) async fn add(&self, documents: &Value) {
+        let answer = self.post("/indexes/movies/documents", documents).await;
+        assert_eq!(answer.status, 202, "{:?}", answer.json());
+        self.succeeded(&answer).await;
+    }
+
+    /// The task of a 202 once it is finished.
+    pub(crate) async fn task(&self, answer: &Answer) -> Value {
+        finished(&self.http, answer).await
+    }
+
+    pub(crate) async fn succeeded(&self, answer: &Answer) -> Value {
+        let task = self.task(answer).await;
+        assert_eq!(task["status"], "succeeded", "{task}");
+        task
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn serve(settings: Settings, kv: Arc<dyn RingKv>) -> (Arc<Gateway>, Http, JoinHandle<()>) {
+    let name = format!("gateway-{}", settings.slot);
+    let gateway = Arc::new(Gateway::new(settings, &name, kv, clock()).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let http = Http::new(format!("http://{}", listener.local_addr().unwrap()));
+    let running = gateway.clone();
+    let serving = tokio::spawn(async move {
+        running.run(listener, Duration::ZERO, std::future::pending()).await;
+    });
+    (gateway, http, serving)
+}
+
+pub(crate) async fn finished(http: &Http, answer: &Answer) -> Value {
+    assert_eq!(answer.status, 202, "{:?}", answer.json());
+    let uid = answer.json()["taskUid"].as_u64().expect("a numeric task");
+    loop {
+        let task = http.get(&format!("/tasks/{uid}")).await;
+        assert_eq!(task.status, 200, "{:?}", task.json());
+        let task = task.json();
+        if !["enqueued", "processing"].contains(&task["status"].as_str().unwrap()) {
+            return task;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// `doc-<from>..doc-<to>`.
+pub(crate) fn documents(range: std::ops::Range<usize>) -> Value {
+    let one = |i: usize| json!({"id": format!("doc-{i}"), "n": i, "title": format!("title {i}")});
+    Value::Array(range.map(one).collect())
+}
+
+/// Repeats a look until it shows what is expected.
+pub(crate) async fn eventually(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    for _ in 0..2_000 {
+        if look().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never: {what}");
+}
