@@ -59,25 +59,13 @@ pub struct DynToken {
 
 impl DynToken {
     /// The one-word zero.
-    pub const ZERO: DynToken = DynToken {
-        sign: Sign::Zero,
-        len: 1,
-        words: [0; TOKEN_WORDS_MAX],
-    };
+    pub const ZERO: DynToken = DynToken { sign: Sign::Zero, len: 1, words: [0; TOKEN_WORDS_MAX] };
 
     /// The token of a 32-bit hash: zero, or a positive token of one word.
     #[inline]
     pub fn from_u32(value: u32) -> DynToken {
-        let sign = if value == 0 {
-            Sign::Zero
-        } else {
-            Sign::Positive
-        };
-        DynToken {
-            sign,
-            len: 1,
-            words: [value, 0, 0, 0],
-        }
+        let sign = if value == 0 { Sign::Zero } else { Sign::Positive };
+        DynToken { sign, len: 1, words: [value, 0, 0, 0] }
     }
 
     /// A token of any sign and length, `words` least significant first. `None` when there is no
@@ -90,28 +78,16 @@ impl DynToken {
         if sign != Sign::Zero {
             own[..words.len()].copy_from_slice(words);
         }
-        Some(DynToken {
-            sign,
-            len: words.len() as u8,
-            words: own,
-        })
+        Some(DynToken { sign, len: words.len() as u8, words: own })
     }
 
     /// A token of four words that spell `value`. This length is kept for 0 too.
     #[inline]
     pub fn from_u128(value: u128) -> DynToken {
-        let sign = if value == 0 {
-            Sign::Zero
-        } else {
-            Sign::Positive
-        };
+        let sign = if value == 0 { Sign::Zero } else { Sign::Positive };
         let word = |i: u32| (value >> (32 * i)) as u32;
         let words = [word(0), word(1), word(2), word(3)];
-        DynToken {
-            sign,
-            len: TOKEN_WORDS_MAX as u8,
-            words,
-        }
+        DynToken { sign, len: TOKEN_WORDS_MAX as u8, words }
     }
 
     /// The sign.
@@ -159,11 +135,7 @@ impl DynToken {
     /// Sign and length as one number that orders tokens of different sign or length.
     #[inline]
     fn rank(&self) -> u16 {
-        let len = if self.sign == Sign::Zero {
-            0
-        } else {
-            u16::from(self.len)
-        };
+        let len = if self.sign == Sign::Zero { 0 } else { u16::from(self.len) };
         (self.sign as u16) << 8 | len
     }
 
@@ -178,9 +150,7 @@ impl DynToken {
 impl Ord for DynToken {
     #[inline]
     fn cmp(&self, other: &DynToken) -> Ordering {
-        self.rank()
-            .cmp(&other.rank())
-            .then_with(|| self.magnitude().cmp(&other.magnitude()))
+        self.rank().cmp(&other.rank()).then_with(|| self.magnitude().cmp(&other.magnitude()))
     }
 }
 

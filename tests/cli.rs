@@ -11,11 +11,7 @@ fn torc(args: &[&str]) -> (i32, String, String) {
         .output()
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code().unwrap(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
 /// A file in the temporary folder, removed at the end of the test.
@@ -47,10 +43,7 @@ fn version_and_help_end_well() {
     for flag in ["-h", "--help"] {
         let (code, out, _) = torc(&[flag]);
         assert_eq!(code, 0);
-        assert!(
-            out.contains("torc [OPTIONS]") && out.contains("check"),
-            "{out}"
-        );
+        assert!(out.contains("torc [OPTIONS]") && out.contains("check"), "{out}");
     }
 }
 
@@ -93,17 +86,7 @@ the configuration is valid
     for args in [
         ["check", "-c", file].as_slice(),
         &["-t", "-c", file],
-        &[
-            "--test-conf",
-            "--conf-file",
-            file,
-            "-v",
-            "9",
-            "-m",
-            "16384",
-            "-M",
-            "200000",
-        ],
+        &["--test-conf", "--conf-file", file, "-v", "9", "-m", "16384", "-M", "200000"],
     ] {
         assert_eq!(torc(args), (0, expected.to_owned(), String::new()));
     }
@@ -132,10 +115,7 @@ fn warnings_go_to_standard_error() {
     let overlay = TempFile::new("overlay.yml", "rack: over\n");
     let (code, out, err) = torc(&["check", "-c", file.path(), "--overlay", overlay.path()]);
     assert_eq!(code, 0);
-    assert_eq!(
-        err,
-        "torc: warning: without effect: `max_msgs` (see `limits`)\n"
-    );
+    assert_eq!(err, "torc: warning: without effect: `max_msgs` (see `limits`)\n");
     assert!(out.contains("node     localdc/over\n"), "{out}");
 }
 
@@ -143,10 +123,7 @@ fn warnings_go_to_standard_error() {
 fn token_shows_where_keys_live() {
     let (code, out, _) = torc(&["token", "foo", "123456789"]);
     assert_eq!(code, 0);
-    assert_eq!(
-        out,
-        "foo  token 3303027599 (murmur)\n123456789  token 3077965456 (murmur)\n"
-    );
+    assert_eq!(out, "foo  token 3303027599 (murmur)\n123456789  token 3077965456 (murmur)\n");
     let (_, out, _) = torc(&["token", "--hash", "md5", "--hash-tag", "{}", "a{foo}b"]);
     assert_eq!(out, "a{foo}b  token 3675831724 (md5 of foo)\n");
     let (_, out, _) = torc(&["token", "-c", "conf/two-dcs/dc1-node1.yml", "foo", "abc"]);
@@ -181,16 +158,8 @@ rack: r2           # node 2
 tokens: '2147483648'
 "
     );
-    let (_, out, _) = torc(&[
-        "tokens",
-        "plan",
-        "--nodes",
-        "2",
-        "--tokens-per-node",
-        "2",
-        "--hash",
-        "murmur3",
-    ]);
+    let (_, out, _) =
+        torc(&["tokens", "plan", "--nodes", "2", "--tokens-per-node", "2", "--hash", "murmur3"]);
     let lines: Vec<&str> = out.lines().filter(|l| l.starts_with("tokens")).collect();
     assert_eq!(
         lines,
@@ -203,8 +172,5 @@ tokens: '2147483648'
 
 #[test]
 fn schema_is_the_kept_file() {
-    assert_eq!(
-        torc(&["schema"]).1,
-        include_str!("../conf/torc.schema.json")
-    );
+    assert_eq!(torc(&["schema"]).1, include_str!("../conf/torc.schema.json"));
 }

@@ -70,16 +70,10 @@ impl CNode {
         let store = quiet(redis.current_dir(&folder)).expect("a redis-server");
         patiently(|| TcpStream::connect((ip, STORE_PORT)).ok());
         let mut node = Command::new(binary);
-        node.args(["-c", "node.yml", "-o", "node.log"])
-            .current_dir(&folder);
+        node.args(["-c", "node.yml", "-o", "node.log"]).current_dir(&folder);
         let node = quiet(&mut node).expect("a C node");
         patiently(|| TcpStream::connect((ip, PEER_PORT)).ok());
-        let node = CNode {
-            ip,
-            node,
-            store,
-            folder,
-        };
+        let node = CNode { ip, node, store, folder };
         // Its connection to the datastore may be younger than its listener.
         patiently(|| {
             let mut link = Peer::connect(&node);
@@ -124,10 +118,7 @@ impl Peer {
         let stream = TcpStream::connect((node.ip, PEER_PORT)).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Peer {
-            stream,
-            buf: Vec::new(),
-        }
+        Peer { stream, buf: Vec::new() }
     }
 
     fn send(&mut self, id: u64, kind: MsgType, version: u8, data: &[u8], body: &[u8]) {
@@ -145,16 +136,7 @@ impl Peer {
     ) {
         let mut frame = Vec::new();
         let plen = body.len() as u64;
-        put_header(
-            &mut frame,
-            id,
-            kind.code(),
-            flags,
-            version,
-            true,
-            data,
-            plen,
-        );
+        put_header(&mut frame, id, kind.code(), flags, version, true, data, plen);
         frame.extend_from_slice(body);
         self.stream.write_all(&frame).unwrap();
     }
@@ -216,9 +198,7 @@ fn pem() -> String {
     let vectors: serde_json::Value = serde_json::from_str(text).unwrap();
     let hex = vectors["rsa_key_pkcs1_der_hex"].as_str().unwrap();
     let bytes = (0..hex.len()).step_by(2);
-    let der: Vec<u8> = bytes
-        .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap())
-        .collect();
+    let der: Vec<u8> = bytes.map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
     let key = rsa::PrivateKey::from_pkcs1_der(&der).unwrap();
     key.to_pkcs1_pem(Default::default()).unwrap().to_string()
 }
@@ -237,11 +217,7 @@ fn a_c_node_answers_version_one_and_skips_what_it_does_not_know() {
     assert_eq!(body, b"+PONG\r\n");
 
     let mut data = Vec::new();
-    let ext = Ext {
-        stamp: Some(u64::MAX),
-        role: Some(Role::Control),
-        wire: Some(1),
-    };
+    let ext = Ext { stamp: Some(u64::MAX), role: Some(Role::Control), wire: Some(1) };
     ext.encode(&mut data);
     peer.send(8, MsgType::Req, VERSION_TORC, &data, &ping);
     assert_eq!(peer.receive().0.id, 8, "a long data field is skipped");
@@ -287,17 +263,7 @@ fn encrypted_bodies_pass_both_ways() {
         plain
     };
     let full = MBUF_SIZE - 64;
-    for len in [
-        1,
-        15,
-        16,
-        full - 60,
-        full - 16,
-        full,
-        full + 16,
-        50_000,
-        1 << 20,
-    ] {
+    for len in [1, 15, 16, full - 60, full - 16, full, full + 16, 50_000, 1 << 20] {
         let value: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         assert_eq!(ask(&resp(&[b"SET", b"k", &value])), b"+OK\r\n", "{len}");
         let mut want = format!("${len}\r\n").into_bytes();
@@ -383,11 +349,7 @@ impl Gossiper {
             membership.handle_timeout(self.now);
             while let Some(transmit) = membership.poll_transmit() {
                 assert_eq!(transmit.to, self.c_node.addr);
-                assert_eq!(
-                    transmit.kind,
-                    MsgType::GossipSyn,
-                    "nothing else for a C node"
-                );
+                assert_eq!(transmit.kind, MsgType::GossipSyn, "nothing else for a C node");
                 let mut frame = Vec::new();
                 let (id, same_dc) = (self.frames, transmit.same_dc);
                 put_c_gossip_frame(&mut frame, id, same_dc, &transmit.payload);

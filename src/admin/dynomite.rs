@@ -84,13 +84,7 @@ async fn info<V: AdminView>(State(admin): Node<V>) -> Response {
     let counters = admin.view.counters().await;
     let latency = admin.latency_since_reset(&counters.latency);
     let (view, now) = (admin.view.view(), admin.view.now());
-    let info = Info {
-        identity: admin.view.identity(),
-        view: &view,
-        now,
-        counters,
-        latency,
-    };
+    let info = Info { identity: admin.view.identity(), view: &view, now, counters, latency };
     reply::json(StatusCode::OK, &info)
 }
 
@@ -101,12 +95,7 @@ struct Cluster<'a> {
 
 async fn cluster_describe<V: AdminView>(State(admin): Node<V>) -> Response {
     let view = admin.view.view();
-    reply::json(
-        StatusCode::OK,
-        &Cluster {
-            dcs: ring::servers(&view.topology),
-        },
-    )
+    reply::json(StatusCode::OK, &Cluster { dcs: ring::servers(&view.topology) })
 }
 
 async fn log_level_up<V: AdminView>(State(admin): Node<V>) -> Response {
@@ -115,9 +104,7 @@ async fn log_level_up<V: AdminView>(State(admin): Node<V>) -> Response {
 }
 
 async fn log_level_down<V: AdminView>(State(admin): Node<V>) -> Response {
-    admin
-        .log
-        .set_verbosity(admin.log.verbosity().saturating_sub(1));
+    admin.log.set_verbosity(admin.log.verbosity().saturating_sub(1));
     reply::ok(DONE)
 }
 
@@ -137,9 +124,7 @@ async fn reset_histograms<V: AdminView>(State(admin): Node<V>) -> Response {
 async fn consistency<V: AdminView>(State(admin): Node<V>) -> Response {
     let view = admin.view.view();
     let (read, write) = (view.read, view.write);
-    reply::ok(format!(
-        "Read Consistency: {read}\r\nWrite Consistency: {write}\r\n"
-    ))
+    reply::ok(format!("Read Consistency: {read}\r\nWrite Consistency: {write}\r\n"))
 }
 
 async fn set_consistency<V: AdminView>(
@@ -205,12 +190,7 @@ async fn set_read_repairs<V: AdminView>(
         _ => return reply::bad_request("not a switch", "enable, disable"),
     };
     let word = if on { "ENABLED" } else { "DISABLED" };
-    done(
-        &admin,
-        Command::ReadRepairs(on),
-        &format!("Read Repairs: {word}\r\n"),
-    )
-    .await
+    done(&admin, Command::ReadRepairs(on), &format!("Read Repairs: {word}\r\n")).await
 }
 
 async fn set_peer<V: AdminView>(

@@ -26,14 +26,8 @@ pub struct DcHealth {
 /// The health of every datacenter, the local one first.
 pub fn assess(topology: &Topology) -> Vec<DcHealth> {
     let local = (topology.local_dc(), topology.local_racks());
-    let remote = topology
-        .remote_dcs()
-        .iter()
-        .map(|dc| (dc.name.as_str(), dc.racks.clone()));
-    std::iter::once(local)
-        .chain(remote)
-        .map(|(name, racks)| of(topology, name, racks))
-        .collect()
+    let remote = topology.remote_dcs().iter().map(|dc| (dc.name.as_str(), dc.racks.clone()));
+    std::iter::once(local).chain(remote).map(|(name, racks)| of(topology, name, racks)).collect()
 }
 
 fn of(topology: &Topology, name: &str, racks: Range<usize>) -> DcHealth {
@@ -46,11 +40,7 @@ fn of(topology: &Topology, name: &str, racks: Range<usize>) -> DcHealth {
     let worst = tokens
         .map(|token| {
             let owners = topology.owners(&token);
-            let serving = |rack| {
-                owners
-                    .owner(rack)
-                    .is_some_and(|p| topology.peer(p).routable())
-            };
+            let serving = |rack| owners.owner(rack).is_some_and(|p| topology.peer(p).routable());
             racks.clone().filter(|&rack| serving(rack)).count()
         })
         .min()

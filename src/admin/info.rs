@@ -71,13 +71,7 @@ fn latencies(latency: &Latency) -> [(&'static str, u64); 5] {
         ("latency_999th", percentile(latency, 0.999)),
         ("latency_99th", percentile(latency, 0.99)),
         ("latency_95th", percentile(latency, 0.95)),
-        (
-            "latency_mean",
-            latency
-                .sum_us
-                .checked_div(latency.buckets.iter().sum())
-                .unwrap_or(0),
-        ),
+        ("latency_mean", latency.sum_us.checked_div(latency.buckets.iter().sum()).unwrap_or(0)),
     ]
 }
 
@@ -99,8 +93,7 @@ fn percentile(latency: &Latency, share: f64) -> u64 {
 fn peak_memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
-        .unwrap_or(0)
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 fn top_value(c: &Counters, name: &str) -> u64 {
@@ -129,9 +122,7 @@ fn pool_value(info: &Info<'_>, name: &str) -> u64 {
         "peer_timedout" => c.stalled_upstreams,
         "peer_connections" => {
             let peers = info.view.topology.peers();
-            peers
-                .filter(|peer| !peer.is_local && peer.routable())
-                .count() as u64
+            peers.filter(|peer| !peer.is_local && peer.routable()).count() as u64
         }
         "peer_forward_error" => c.missed_writes,
         "peer_requests" => c.requests_peer + c.requests_remote,

@@ -47,10 +47,7 @@ struct Admin<V> {
 impl<V> Admin<V> {
     /// Latencies since the last `/historeset`.
     fn latency_since_reset(&self, total: &Latency) -> Latency {
-        let before = self
-            .latency_before
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let before = self.latency_before.lock().unwrap_or_else(PoisonError::into_inner);
         let mut since = *total;
         since.sum_us = since.sum_us.saturating_sub(before.sum_us);
         for (now, then) in since.buckets.iter_mut().zip(before.buckets) {
@@ -60,10 +57,7 @@ impl<V> Admin<V> {
     }
 
     fn reset_latency(&self, total: Latency) {
-        *self
-            .latency_before
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = total;
+        *self.latency_before.lock().unwrap_or_else(PoisonError::into_inner) = total;
     }
 }
 
@@ -79,14 +73,8 @@ pub const LIMITS: HttpLimits = HttpLimits {
 /// All pages over a node, to be served with [`serve`](crate::net::http::serve) and [`LIMITS`].
 pub fn router<V: AdminView>(view: V, log: Arc<Log>) -> Router {
     let latency_before = Mutex::new(Latency::default());
-    let admin = Arc::new(Admin {
-        view,
-        log,
-        latency_before,
-    });
-    let pages = Router::new()
-        .merge(dynomite::routes())
-        .merge(pages::routes());
+    let admin = Arc::new(Admin { view, log, latency_before });
+    let pages = Router::new().merge(dynomite::routes()).merge(pages::routes());
     pages
         .fallback(reply::not_found)
         .method_not_allowed_fallback(

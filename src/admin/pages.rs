@@ -71,21 +71,9 @@ async fn health<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
     } else {
         ("unavailable", StatusCode::SERVICE_UNAVAILABLE)
     };
-    let levels = Consistency::ALL
-        .iter()
-        .map(|&level| (level.name(), can(level)))
-        .collect();
+    let levels = Consistency::ALL.iter().map(|&level| (level.name(), can(level))).collect();
     let (read, write) = (view.read.name(), view.write.name());
-    reply::json(
-        code,
-        &Health {
-            status,
-            levels,
-            read,
-            write,
-            datacenters,
-        },
-    )
+    reply::json(code, &Health { status, levels, read, write, datacenters })
 }
 
 async fn ring<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
@@ -99,11 +87,7 @@ async fn metrics<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
         counters: admin.view.counters().await,
         view: admin.view.view(),
         uptime_s: admin.view.now().mono_us / 1_000_000,
-        ready: admin
-            .view
-            .latches()
-            .iter()
-            .all(|latch| latch.waiting_for.is_none()),
+        ready: admin.view.latches().iter().all(|latch| latch.waiting_for.is_none()),
     }));
     admin.view.collect(&mut registry);
     match exposition(&registry) {

@@ -37,10 +37,7 @@ pub(super) fn metrics(body: String) -> Response {
 
 /// A wrong argument, and what is accepted.
 pub(super) fn bad_request(what: &str, accepted: &str) -> Response {
-    text(
-        StatusCode::BAD_REQUEST,
-        format!("{what}; accepted: {accepted}\n"),
-    )
+    text(StatusCode::BAD_REQUEST, format!("{what}; accepted: {accepted}\n"))
 }
 
 /// A path nobody serves.
@@ -51,17 +48,12 @@ pub(super) async fn not_found(uri: Uri) -> Response {
 
 /// A path that is not served for this method.
 pub(super) fn method_not_allowed(method: &Method) -> Response {
-    text(
-        StatusCode::METHOD_NOT_ALLOWED,
-        format!("{method} is not for this path; see /help\n"),
-    )
+    text(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this path; see /help\n"))
 }
 
 fn with_type(status: StatusCode, kind: &'static str, body: String) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

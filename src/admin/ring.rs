@@ -111,16 +111,10 @@ pub(super) fn servers(topology: &Topology) -> Vec<DcServers<'_>> {
             port: peer.port,
             token: peer.tokens.first().map_or(0, |token| token.low_word()),
         });
-        let rack = RackServers {
-            name: &rack.name,
-            servers: servers.collect(),
-        };
+        let rack = RackServers { name: &rack.name, servers: servers.collect() };
         match dcs.last_mut() {
             Some(dc) if dc.name == name => dc.racks.push(rack),
-            Some(_) | None => dcs.push(DcServers {
-                name,
-                racks: vec![rack],
-            }),
+            Some(_) | None => dcs.push(DcServers { name, racks: vec![rack] }),
         }
     }
     dcs

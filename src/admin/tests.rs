@@ -61,18 +61,11 @@ fn topology(down: &[u32]) -> Topology {
 
 impl AdminView for Fake {
     fn identity(&self) -> Identity {
-        Identity {
-            pool: "pool".into(),
-            store: "127.0.0.1:6379".into(),
-            source: "host1".into(),
-        }
+        Identity { pool: "pool".into(), store: "127.0.0.1:6379".into(), source: "host1".into() }
     }
 
     fn now(&self) -> Now {
-        Now {
-            mono_us: 61_000_000,
-            wall_ms: 1_700_000_000_999,
-        }
+        Now { mono_us: 61_000_000, wall_ms: 1_700_000_000_999 }
     }
 
     fn view(&self) -> Arc<View> {
@@ -83,19 +76,12 @@ impl AdminView for Fake {
             write: Consistency::DcOne,
             buckets: BucketTypes::default(),
             state: NodeState::WritesOnly,
-            settings: Settings {
-                timeout_factor: 3,
-                ..Settings::default()
-            },
+            settings: Settings { timeout_factor: 3, ..Settings::default() },
         })
     }
 
     async fn counters(&self) -> Counters {
-        let mut counters = Counters {
-            clients: 5,
-            client_reads: 70,
-            ..Counters::default()
-        };
+        let mut counters = Counters { clients: 5, client_reads: 70, ..Counters::default() };
         counters.latency.record(900);
         counters.latency.record(100);
         counters
@@ -104,23 +90,13 @@ impl AdminView for Fake {
     fn latches(&self) -> Vec<Latch> {
         let waiting_for = self.0.waiting.map(str::to_owned);
         vec![
-            Latch {
-                name: "listeners",
-                waiting_for: None,
-            },
-            Latch {
-                name: "datastore",
-                waiting_for,
-            },
+            Latch { name: "listeners", waiting_for: None },
+            Latch { name: "datastore", waiting_for },
         ]
     }
 
     fn events(&self) -> Vec<Event> {
-        vec![Event {
-            at_ms: 5,
-            what: "10.0.0.2:8102 is DOWN".into(),
-            cause: "silence".into(),
-        }]
+        vec![Event { at_ms: 5, what: "10.0.0.2:8102 is DOWN".into(), cause: "silence".into() }]
     }
 
     fn collect(&self, registry: &mut Registry) {
@@ -146,12 +122,7 @@ fn pages(told: Told) -> Pages {
     let (subscriber, log) = Log::build(5, None).unwrap();
     let (told, log) = (Arc::new(told), Arc::new(log));
     let router = router(Fake(Arc::clone(&told)), Arc::clone(&log));
-    Pages {
-        told,
-        router,
-        log,
-        _subscriber: subscriber,
-    }
+    Pages { told, router, log, _subscriber: subscriber }
 }
 
 impl Pages {
@@ -167,24 +138,14 @@ impl Pages {
         path: &str,
         body: &str,
     ) -> (u16, String, String) {
-        let router = self
-            .router
-            .clone()
-            .layer(Extension(Caller(caller.parse().unwrap())));
+        let router = self.router.clone().layer(Extension(Caller(caller.parse().unwrap())));
         let request = Request::builder().method(method).uri(path);
         let request = request.body(Body::from(body.to_owned())).unwrap();
         let response = router.oneshot(request).await.unwrap();
         let status = response.status().as_u16();
-        let kind = response
-            .headers()
-            .get("content-type")
-            .map(|v| v.to_str().unwrap().to_owned());
+        let kind = response.headers().get("content-type").map(|v| v.to_str().unwrap().to_owned());
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        (
-            status,
-            kind.unwrap_or_default(),
-            String::from_utf8(body.to_vec()).unwrap(),
-        )
+        (status, kind.unwrap_or_default(), String::from_utf8(body.to_vec()).unwrap())
     }
 
     /// Status and body of a GET.
@@ -203,16 +164,10 @@ impl Pages {
 async fn unknown_paths_and_methods_are_said_so() {
     let pages = pages(Told::default());
     let (status, kind, body) = pages.ask(Method::GET, "/getseeds", "").await;
-    assert_eq!(
-        (status, body.as_str()),
-        (404, "no such path: /getseeds; see /help\n")
-    );
+    assert_eq!((status, body.as_str()), (404, "no such path: /getseeds; see /help\n"));
     assert_eq!(kind, "text/plain; charset=utf-8");
     let (status, body) = pages.get("/infos").await;
     assert_eq!(status, StatusCode::NOT_FOUND.as_u16(), "{body}");
     let (status, _, body) = pages.ask(Method::DELETE, "/info", "").await;
-    assert_eq!(
-        (status, body.as_str()),
-        (405, "DELETE is not for this path; see /help\n")
-    );
+    assert_eq!((status, body.as_str()), (405, "DELETE is not for this path; see /help\n"));
 }

@@ -61,8 +61,5 @@ fn summary(config: &Config) -> String {
         ("store", store),
         ("admin", config.stats_listen.to_string()),
     ];
-    lines
-        .iter()
-        .map(|(name, value)| format!("  {name:<8} {value}\n"))
-        .collect()
+    lines.iter().map(|(name, value)| format!("  {name:<8} {value}\n")).collect()
 }

@@ -13,10 +13,7 @@ impl PidFile {
     pub(super) fn create(path: &Path) -> Result<PidFile, Failure> {
         let text = format!("{}\n", std::process::id());
         std::fs::write(path, text).map_err(|error| {
-            Failure::Failed(format!(
-                "cannot write the pid file {}: {error}",
-                path.display()
-            ))
+            Failure::Failed(format!("cannot write the pid file {}: {error}", path.display()))
         })?;
         Ok(PidFile(path.to_owned()))
     }

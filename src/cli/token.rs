@@ -30,13 +30,7 @@ pub(super) struct TokenArgs {
 /// Prints the token of each key; with a configuration also the owner in each rack.
 pub(super) fn token(args: &TokenArgs) -> Result<(), Failure> {
     let (hasher, ring) = match &args.config.config {
-        None => (
-            KeyHasher {
-                hash: args.hash,
-                tag: args.hash_tag,
-            },
-            None,
-        ),
+        None => (KeyHasher { hash: args.hash, tag: args.hash_tag }, None),
         Some(_) => {
             let config = args.config.load()?;
             (config.hasher, Some(listed_ring(&config)?))
@@ -60,10 +54,7 @@ fn listed_ring(config: &Config) -> Result<Topology, Failure> {
 
 fn describe(key: &[u8], hasher: &KeyHasher, ring: Option<&Topology>) -> String {
     let token = hasher.token(key);
-    let hashed = hasher
-        .tag
-        .map(|tag| tag.tagged(key))
-        .filter(|part| *part != key);
+    let hashed = hasher.tag.map(|tag| tag.tagged(key)).filter(|part| *part != key);
     let mut text = format!("{}  token {token} ({}", key.escape_ascii(), hasher.hash);
     if let Some(part) = hashed {
         text += &format!(" of {}", part.escape_ascii());

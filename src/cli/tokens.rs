@@ -24,12 +24,7 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "N")]
     nodes: usize,
     /// Names of the racks; all of them get the same tokens, as each holds all keys
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        value_delimiter = ',',
-        default_value = "rack1"
-    )]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "rack1")]
     racks: Vec<String>,
     /// Tokens of one node; C nodes can have one only
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -65,11 +60,7 @@ fn plan(args: &PlanArgs) -> Result<String, Failure> {
         for node in 0..args.nodes {
             let own = layout.iter().skip(node).step_by(args.nodes);
             let own: Vec<String> = own.map(DynToken::to_string).collect();
-            text += &format!(
-                "rack: {rack:<12} # node {}\ntokens: '{}'\n",
-                node + 1,
-                own.join(",")
-            );
+            text += &format!("rack: {rack:<12} # node {}\ntokens: '{}'\n", node + 1, own.join(","));
         }
     }
     Ok(text)

@@ -29,10 +29,7 @@ pub struct HostPort {
 impl HostPort {
     /// From its parts; brackets around the host are dropped.
     pub fn new(host: &str, port: u16) -> HostPort {
-        HostPort {
-            host: bare(host).to_owned(),
-            port,
-        }
+        HostPort { host: bare(host).to_owned(), port }
     }
 
     /// The IP address, when the host is one.
@@ -176,11 +173,7 @@ impl Text for ServerAddr {
         } else {
             Endpoint::Tcp(host_port(rest, 1).map_err(|bad| {
                 let complete = host_port(address, 1).is_ok();
-                if complete {
-                    bad.hint(format!("a weight is missing: `{address}:1`"))
-                } else {
-                    bad
-                }
+                if complete { bad.hint(format!("a weight is missing: `{address}:1`")) } else { bad }
             })?)
         };
         let name = match (name, &endpoint) {
@@ -221,11 +214,7 @@ pub(super) fn parse_port(text: &str, range: Range<usize>, min: u16) -> Result<u1
     match text.parse::<u16>() {
         Ok(port) if digits && port >= min => Ok(port),
         Ok(_) | Err(_) => {
-            let range = if range.is_empty() {
-                range.start - 1..range.end
-            } else {
-                range
-            };
+            let range = if range.is_empty() { range.start - 1..range.end } else { range };
             Err(Bad::new(format!("has no port from {min} to 65535")).within(range))
         }
     }
@@ -248,9 +237,7 @@ pub(super) fn check_host(host: &str) -> Result<(), Bad> {
 
 /// Without the brackets of an IPv6 address.
 fn bare(host: &str) -> &str {
-    host.strip_prefix('[')
-        .and_then(|h| h.strip_suffix(']'))
-        .unwrap_or(host)
+    host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
 }
 
 fn socket_path(text: &str) -> Result<PathBuf, Bad> {

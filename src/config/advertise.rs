@@ -47,16 +47,10 @@ impl Config {
     ) -> Result<OwnAddress, NoOwnAddress> {
         if let Some(own) = &self.advertise {
             let address = HostPort::new(&own.host, own.port.unwrap_or(port));
-            return Ok(OwnAddress {
-                address,
-                source: "advertise",
-                warning: None,
-            });
+            return Ok(OwnAddress { address, source: "advertise", warning: None });
         }
         let first = |names: [&'static str; 3]| {
-            names
-                .into_iter()
-                .find_map(|n| Some((n, variable(n).filter(|v| !v.is_empty())?)))
+            names.into_iter().find_map(|n| Some((n, variable(n).filter(|v| !v.is_empty())?)))
         };
         let names = if self.env_is_aws { EC2 } else { OTHER };
         let (chosen, reference) = (first(names), first(EC2));
@@ -68,25 +62,16 @@ impl Config {
             })
             .flatten();
         if let Some((source, host)) = chosen {
-            return Ok(OwnAddress {
-                address: HostPort::new(&host, port),
-                source,
-                warning,
-            });
+            return Ok(OwnAddress { address: HostPort::new(&host, port), source, warning });
         }
         match self.dyn_listen.host_port() {
             Some(own) if !own.is_wildcard() => {
                 let address = HostPort::new(&own.host, port);
-                Ok(OwnAddress {
-                    address,
-                    source: "dyn_listen",
-                    warning,
-                })
+                Ok(OwnAddress { address, source: "dyn_listen", warning })
             }
-            Some(_) | None => Err(NoOwnAddress {
-                dyn_listen: self.dyn_listen.clone(),
-                variable: names[0],
-            }),
+            Some(_) | None => {
+                Err(NoOwnAddress { dyn_listen: self.dyn_listen.clone(), variable: names[0] })
+            }
         }
     }
 }

@@ -62,10 +62,7 @@ pub(super) fn complete(
         if types.iter().any(|t| t.name == *name) {
             faults.push(Fault::new(format!("bucket type `{name}` is listed twice")).at(at("name")));
         } else if let Some(other) = types.iter().find(|t| t.prefix == prefix) {
-            let what = format!(
-                "bucket type `{}` has the same prefix `{prefix}`",
-                other.name
-            );
+            let what = format!("bucket type `{}` has the same prefix `{prefix}`", other.name);
             faults.push(Fault::new(what).at(at("prefix")));
         }
         types.push(BucketType {

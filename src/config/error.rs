@@ -47,11 +47,7 @@ impl fmt::Display for ConfigError {
             gutter = p.line.to_string().len() + 1;
             write!(f, ":{}:{}: {}", p.line, p.column, self.what)?;
             let caret = " ".repeat(p.column - 1) + &"^".repeat(p.width);
-            write!(
-                f,
-                "\n{:>gutter$} | {}\n{:gutter$} | {caret}",
-                p.line, p.text, ""
-            )?;
+            write!(f, "\n{:>gutter$} | {}\n{:gutter$} | {caret}", p.line, p.text, "")?;
         } else {
             write!(f, ": {}", self.what)?;
         }
@@ -110,10 +106,7 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(super) fn new(what: impl Into<String>) -> Fault {
-        Fault {
-            what: what.into(),
-            ..Fault::default()
-        }
+        Fault { what: what.into(), ..Fault::default() }
     }
 
     pub(super) fn at(mut self, mark: Option<Mark>) -> Fault {
@@ -166,10 +159,7 @@ impl Faults {
         faults.sort_by_key(|f| f.mark.map(|m| (m.source, m.step)));
         let more = faults.len().saturating_sub(ERRORS_MAX);
         let shown = faults.into_iter().take(ERRORS_MAX);
-        Err(ConfigErrors {
-            errors: shown.map(|fault| sources.explain(fault)).collect(),
-            more,
-        })
+        Err(ConfigErrors { errors: shown.map(|fault| sources.explain(fault)).collect(), more })
     }
 }
 
@@ -191,9 +181,7 @@ impl Sources {
     /// The error for a text that is no YAML.
     pub(super) fn broken(&self, source: usize, broken: parse::Broken) -> ConfigErrors {
         let (file, text) = &self.0[source];
-        let place = broken
-            .place
-            .map(|(line, column)| place(text, line, column, 1));
+        let place = broken.place.map(|(line, column)| place(text, line, column, 1));
         ConfigErrors {
             more: 0,
             errors: vec![ConfigError {
@@ -237,22 +225,13 @@ impl Sources {
             (Some(earlier), Some(hint)) => Some(format!("{earlier}; {hint}")),
             (earlier, hint) => earlier.or(hint),
         };
-        ConfigError {
-            file: file.clone(),
-            place,
-            what: fault.what,
-            accepted: fault.accepted,
-            hint,
-        }
+        ConfigError { file: file.clone(), place, what: fault.what, accepted: fault.accepted, hint }
     }
 }
 
 /// 1 when a quote stands at that place, as the value's text begins after it.
 fn quote(text: &str, line: usize, column: usize) -> usize {
-    let c = text
-        .lines()
-        .nth(line - 1)
-        .and_then(|l| l.chars().nth(column - 1));
+    let c = text.lines().nth(line - 1).and_then(|l| l.chars().nth(column - 1));
     usize::from(matches!(c, Some('"' | '\'')))
 }
 
@@ -260,10 +239,5 @@ fn place(text: &str, line: usize, column: usize, width: usize) -> Place {
     let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let rest = (shown.chars().count() + 1).saturating_sub(column);
     // The caret must keep its column under a tab.
-    Place {
-        line,
-        column,
-        text: shown.replace('\t', " "),
-        width: width.clamp(1, rest.max(1)),
-    }
+    Place { line, column, text: shown.replace('\t', " "), width: width.clamp(1, rest.max(1)) }
 }

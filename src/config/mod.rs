@@ -127,11 +127,7 @@ impl Config {
             Some(path) => Some((path, read_file(path)?)),
             None => None,
         };
-        let loaded = Config::from_texts(Texts {
-            file,
-            overlay,
-            fallback,
-        })?;
+        let loaded = Config::from_texts(Texts { file, overlay, fallback })?;
         validate::files(&loaded.config, path)?;
         Ok(loaded)
     }

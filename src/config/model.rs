@@ -178,9 +178,7 @@ impl Config {
             pool: name.to_owned(),
             name: pool.name,
             listen: pool.listen.unwrap_or_else(|| Endpoint::tcp(LOOPBACK, 0)),
-            dyn_listen: pool
-                .dyn_listen
-                .unwrap_or_else(|| Endpoint::tcp(LOOPBACK, PEER_PORT)),
+            dyn_listen: pool.dyn_listen.unwrap_or_else(|| Endpoint::tcp(LOOPBACK, PEER_PORT)),
             stats_listen: match pool.stats_listen {
                 Some(Endpoint::Tcp(address)) => address,
                 Some(Endpoint::Unix(_)) | None => HostPort::new(LOOPBACK, ADMIN_PORT),
@@ -190,16 +188,8 @@ impl Config {
             env_is_aws: pool.env.as_deref().unwrap_or("aws") == "aws",
             datacenter: pool.datacenter.unwrap_or_else(|| "localdc".into()),
             rack: pool.rack.unwrap_or_else(|| "localrack".into()),
-            tokens: pool
-                .tokens
-                .into_iter()
-                .flatten()
-                .flat_map(|list| list.tokens)
-                .collect(),
-            hasher: KeyHasher {
-                hash: pool.hash.unwrap_or_default(),
-                tag: pool.hash_tag,
-            },
+            tokens: pool.tokens.into_iter().flatten().flat_map(|list| list.tokens).collect(),
+            hasher: KeyHasher { hash: pool.hash.unwrap_or_default(), tag: pool.hash_tag },
             data_store: pool.data_store.unwrap_or(Protocol::Redis),
             store: match pool.servers.and_then(|servers| servers.into_iter().next()) {
                 Some(server) => Store::Server(server),
@@ -219,9 +209,7 @@ impl Config {
                 local_connections: usize::from(or_default(pool.local_peer_connections, 1)),
                 remote_connections: usize::from(or_default(pool.remote_peer_connections, 1)),
                 secure: pool.secure_server_option.unwrap_or(SecureServer::Nowhere),
-                pem_key_file: pool
-                    .pem_key_file
-                    .unwrap_or_else(|| "conf/dynomite.pem".into()),
+                pem_key_file: pool.pem_key_file.unwrap_or_else(|| "conf/dynomite.pem".into()),
                 msg_rate: or_default(pool.conn_msg_rate, 50_000),
                 mbuf_size: or_default(pool.mbuf_size, 16_384) as usize,
             },

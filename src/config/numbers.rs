@@ -34,8 +34,7 @@ fn number<T: std::str::FromStr>(text: &str, max: impl std::fmt::Display) -> Resu
         let width = text[at..].chars().next().map_or(1, char::len_utf8);
         return Err(Bad::new("is not a number").within(at..at + width));
     }
-    text.parse()
-        .map_err(|_| Bad::new(format!("is more than {max}")))
+    text.parse().map_err(|_| Bad::new(format!("is more than {max}")))
 }
 
 fn number_schema(max: u64) -> Json {
@@ -93,9 +92,7 @@ impl Text for ByteSize {
     }
 
     fn parse(text: &str) -> Result<Self, Bad> {
-        let digits = text
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len());
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (count, unit) = text.split_at(digits);
         let factor = match unit.to_ascii_lowercase().as_str() {
             "" | "b" => 1,
@@ -111,9 +108,7 @@ impl Text for ByteSize {
             return Err(Bad::new("is not a number of bytes"));
         }
         let count: u64 = number(count, u64::MAX)?;
-        let bytes = count
-            .checked_mul(factor)
-            .ok_or_else(|| Bad::new("is too large"))?;
+        let bytes = count.checked_mul(factor).ok_or_else(|| Bad::new("is too large"))?;
         Ok(ByteSize(bytes))
     }
 

@@ -25,10 +25,7 @@ pub(super) fn read_main(
     };
     for second in entries.iter().skip(1) {
         let what = format!("`{}` would be a second pool", second.key);
-        let fault = Fault::new(what)
-            .at(Some(second.key_mark))
-            .width(&second.key)
-            .accepted(form);
+        let fault = Fault::new(what).at(Some(second.key_mark)).width(&second.key).accepted(form);
         faults.push(fault.earlier(Some(entries[0].key_mark), "the first begins"));
     }
     faults.settle(sources)?;
@@ -57,11 +54,7 @@ pub(super) fn apply(
         Value::Null | Value::Text(_) | Value::List(_) => {
             let mut faults = Faults::default();
             let what = format!("expected settings, found {what}");
-            faults.push(
-                Fault::new(what)
-                    .at(Some(mark))
-                    .accepted("a map of settings"),
-            );
+            faults.push(Fault::new(what).at(Some(mark)).accepted("a map of settings"));
             return faults.settle(sources);
         }
     };
@@ -98,9 +91,7 @@ fn read(sources: &mut Sources, path: &Path, text: String) -> Result<Node, Config
 fn lay_over(base: &mut Vec<Entry>, over: Vec<Entry>) {
     let mut done: Vec<String> = Vec::new();
     for entry in over {
-        let found = base
-            .iter_mut()
-            .find(|b| b.key == entry.key && !done.contains(&b.key));
+        let found = base.iter_mut().find(|b| b.key == entry.key && !done.contains(&b.key));
         done.push(entry.key.clone());
         let Some(below) = found else {
             base.push(entry);

@@ -29,38 +29,20 @@ pub(super) struct Broken {
 ///
 /// [`Broken`] when the text is no YAML, holds tags, or more than one document.
 pub(super) fn parse(text: &str, source: usize) -> Result<Node, Broken> {
-    let outline = Learn
+    let outline = Learn.deserialize(serde_yaml::Deserializer::from_str(text)).map_err(broken)?;
+    let mut walk = Walk { source, step: 0, stop_at: None };
+    Read { outline: &outline, walk: &mut walk }
         .deserialize(serde_yaml::Deserializer::from_str(text))
-        .map_err(broken)?;
-    let mut walk = Walk {
-        source,
-        step: 0,
-        stop_at: None,
-    };
-    Read {
-        outline: &outline,
-        walk: &mut walk,
-    }
-    .deserialize(serde_yaml::Deserializer::from_str(text))
-    .map_err(broken)
+        .map_err(broken)
 }
 
 /// Line and column (from 1) of a node of `text`, which must be the text it was read from.
 pub(super) fn locate(text: &str, mark: Mark) -> Option<(usize, usize)> {
-    let outline = Learn
+    let outline = Learn.deserialize(serde_yaml::Deserializer::from_str(text)).ok()?;
+    let mut walk = Walk { source: mark.source, step: 0, stop_at: Some(mark.step) };
+    let stopped = Read { outline: &outline, walk: &mut walk }
         .deserialize(serde_yaml::Deserializer::from_str(text))
-        .ok()?;
-    let mut walk = Walk {
-        source: mark.source,
-        step: 0,
-        stop_at: Some(mark.step),
-    };
-    let stopped = Read {
-        outline: &outline,
-        walk: &mut walk,
-    }
-    .deserialize(serde_yaml::Deserializer::from_str(text))
-    .err()?;
+        .err()?;
     let location = stopped.location()?;
     Some((location.line(), location.column()))
 }
@@ -174,10 +156,7 @@ struct Walk {
 
 impl Walk {
     fn enter<E: serde::de::Error>(&mut self) -> Result<Mark, E> {
-        let mark = Mark {
-            source: self.source,
-            step: self.step,
-        };
+        let mark = Mark { source: self.source, step: self.step };
         if self.stop_at == Some(self.step) {
             return Err(E::custom("here"));
         }
@@ -232,10 +211,7 @@ impl<'de> Visitor<'de> for Read<'_> {
         }
         // The library wants to be asked until it says "no more".
         while seq.next_element::<serde::de::IgnoredAny>()?.is_some() {}
-        Ok(Node {
-            mark,
-            value: Value::List(items),
-        })
+        Ok(Node { mark, value: Value::List(items) })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
@@ -250,20 +226,10 @@ impl<'de> Visitor<'de> for Read<'_> {
             };
             let walk = &mut *self.walk;
             let node = map.next_value_seed(Read { outline, walk })?;
-            entries.push(Entry {
-                key,
-                key_mark,
-                node,
-            });
+            entries.push(Entry { key, key_mark, node });
         }
-        while map
-            .next_entry::<serde::de::IgnoredAny, serde::de::IgnoredAny>()?
-            .is_some()
-        {}
-        Ok(Node {
-            mark,
-            value: Value::Map(entries),
-        })
+        while map.next_entry::<serde::de::IgnoredAny, serde::de::IgnoredAny>()?.is_some() {}
+        Ok(Node { mark, value: Value::Map(entries) })
     }
 }
 

@@ -22,11 +22,7 @@ impl Config {
             is_local: true,
             is_torc: true,
         };
-        let seeds = self
-            .seeds
-            .iter()
-            .zip(1..)
-            .map(|(seed, id)| seed.to_peer(PeerId(id)));
+        let seeds = self.seeds.iter().zip(1..).map(|(seed, id)| seed.to_peer(PeerId(id)));
         std::iter::once(local).chain(seeds).collect()
     }
 }
@@ -36,10 +32,7 @@ impl Seed {
     pub fn to_peer(&self, id: PeerId) -> Peer {
         Peer {
             id,
-            name: self
-                .name
-                .clone()
-                .unwrap_or_else(|| self.address.to_string()),
+            name: self.name.clone().unwrap_or_else(|| self.address.to_string()),
             host: self.address.host.clone(),
             port: self.address.port,
             dc: self.datacenter.clone(),

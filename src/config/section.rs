@@ -38,9 +38,7 @@ impl Fields<'_> {
     /// The value of a key, or its default when the key is absent or wrong (a fault then).
     pub(super) fn take<T: Setting>(&mut self, name: &str, default: impl FnOnce() -> T) -> T {
         let found = self.entries.iter().find(|e| e.key == name);
-        found
-            .and_then(|e| T::read(&e.node, self.faults))
-            .unwrap_or_else(default)
+        found.and_then(|e| T::read(&e.node, self.faults)).unwrap_or_else(default)
     }
 }
 
@@ -98,11 +96,7 @@ pub(super) fn schema_of(keys: &[Key]) -> Json {
 
 /// The documentation of a key as one paragraph.
 pub(super) fn doc_text(key: &Key) -> String {
-    key.doc
-        .iter()
-        .map(|line| line.trim())
-        .collect::<Vec<_>>()
-        .join(" ")
+    key.doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
 /// Declares a section: a struct with documented fields, each `name: Type = default`.

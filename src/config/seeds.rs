@@ -49,10 +49,7 @@ impl FromStr for Seed {
     type Err = SeedError;
 
     fn from_str(text: &str) -> Result<Seed, SeedError> {
-        Seed::parse(text).map_err(|bad| SeedError {
-            text: text.to_owned(),
-            what: bad.what,
-        })
+        Seed::parse(text).map_err(|bad| SeedError { text: text.to_owned(), what: bad.what })
     }
 }
 

@@ -54,10 +54,7 @@ pub(crate) struct Bad {
 
 impl Bad {
     pub(super) fn new(what: impl Into<String>) -> Bad {
-        Bad {
-            what: what.into(),
-            ..Bad::default()
-        }
+        Bad { what: what.into(), ..Bad::default() }
     }
 
     pub(super) fn within(mut self, range: Range<usize>) -> Bad {

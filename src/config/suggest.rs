@@ -17,8 +17,6 @@ pub(super) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> O
 
 /// The hint for a key that belongs one level deeper.
 pub(super) fn home_of(word: &str, keys: &[Key]) -> Option<String> {
-    let home = keys
-        .iter()
-        .find(|k| (k.keys)().iter().any(|below| below.name == word))?;
+    let home = keys.iter().find(|k| (k.keys)().iter().any(|below| below.name == word))?;
     Some(format!("`{word}` is a key of `{}:`", home.name))
 }

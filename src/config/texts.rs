@@ -9,15 +9,7 @@ use super::suggest;
 use crate::hash::{HashTag, HashType};
 use crate::ring::Consistency;
 
-text_settings!(
-    bool,
-    String,
-    PathBuf,
-    Secret,
-    HashType,
-    HashTag,
-    Consistency
-);
+text_settings!(bool, String, PathBuf, Secret, HashType, HashTag, Consistency);
 
 /// A password or shared key. Never shown: its `Debug` form hides the text.
 #[derive(Clone, PartialEq, Eq)]
@@ -101,8 +93,7 @@ impl Text for HashType {
     }
 
     fn parse(text: &str) -> Result<Self, Bad> {
-        text.parse()
-            .map_err(|_| no_word(text, "is not a hash", HashType::ALL.map(HashType::name)))
+        text.parse().map_err(|_| no_word(text, "is not a hash", HashType::ALL.map(HashType::name)))
     }
 
     fn schema() -> Json {
@@ -116,8 +107,7 @@ impl Text for HashTag {
     }
 
     fn parse(text: &str) -> Result<Self, Bad> {
-        text.parse()
-            .map_err(|_| Bad::new(format!("has {} bytes", text.len())))
+        text.parse().map_err(|_| Bad::new(format!("has {} bytes", text.len())))
     }
 
     fn schema() -> Json {
@@ -132,8 +122,7 @@ impl Text for Consistency {
 
     fn parse(text: &str) -> Result<Self, Bad> {
         let names = Consistency::ALL.map(Consistency::name);
-        text.parse()
-            .map_err(|_| no_word(text, "is not a consistency level", names))
+        text.parse().map_err(|_| no_word(text, "is not a consistency level", names))
     }
 
     fn schema() -> Json {
@@ -144,10 +133,7 @@ impl Text for Consistency {
 
 /// The complaint about a word that is not in a list, with the nearest one that is.
 pub(super) fn no_word<const N: usize>(text: &str, what: &str, known: [&str; N]) -> Bad {
-    Bad {
-        hint: suggest::nearest(text, known.into_iter()),
-        ..Bad::new(what)
-    }
+    Bad { hint: suggest::nearest(text, known.into_iter()), ..Bad::new(what) }
 }
 
 /// Declares an enum that is one word of a list in the file.

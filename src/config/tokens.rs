@@ -36,10 +36,7 @@ impl TokenList {
             (reason, at..at + width)
         })?;
         let odd = text.split(',').filter(|t| !DynToken::text_keeps_value(t));
-        Ok(TokenList {
-            tokens,
-            odd_texts: odd.map(str::to_owned).collect(),
-        })
+        Ok(TokenList { tokens, odd_texts: odd.map(str::to_owned).collect() })
     }
 }
 

@@ -48,20 +48,14 @@ impl Check<'_> {
     /// Reports what is wrong with the value of a key.
     fn fault(&mut self, path: &[&str], what: impl Into<String>, accepted: impl Into<String>) {
         let mark = self.root.find(path).or(Some(self.root.mark));
-        self.faults
-            .push(Fault::new(what).at(mark).accepted(accepted));
+        self.faults.push(Fault::new(what).at(mark).accepted(accepted));
     }
 
     fn required(&mut self) {
         if self.pool.listen.is_none() {
             self.fault(&[], "`listen` is missing", "listen: 0.0.0.0:8102");
         }
-        if self
-            .pool
-            .tokens
-            .as_ref()
-            .is_none_or(|lists| lists.is_empty())
-        {
+        if self.pool.tokens.as_ref().is_none_or(|lists| lists.is_empty()) {
             self.fault(
                 &["tokens"],
                 "`tokens` is missing",
@@ -81,11 +75,7 @@ impl Check<'_> {
                 self.fault(&["servers"], "`servers` is empty", forms);
             }
             (Some(_), Some(_)) => {
-                self.fault(
-                    &["datastore"],
-                    "`servers` and `datastore` are both given",
-                    forms,
-                );
+                self.fault(&["datastore"], "`servers` and `datastore` are both given", forms);
             }
             (None, None) => self.fault(&[], "no store is given", forms),
             (Some(_), None) | (None, Some(_)) => {}
@@ -94,11 +84,7 @@ impl Check<'_> {
 
     fn listeners(&mut self) {
         if let Some(Endpoint::Unix(_)) = self.pool.stats_listen {
-            self.fault(
-                &["stats_listen"],
-                "the admin port cannot be a Unix socket",
-                "host:port",
-            );
+            self.fault(&["stats_listen"], "the admin port cannot be a Unix socket", "host:port");
         }
         let pool = self.pool;
         let own = [
@@ -145,19 +131,11 @@ impl Check<'_> {
             if !MBUF_SIZE.contains(&size) {
                 self.fault(&["mbuf_size"], format!("{size} is out of range"), accepted);
             } else if size % MBUF_STEP != 0 {
-                self.fault(
-                    &["mbuf_size"],
-                    format!("{size} is no multiple of 16"),
-                    accepted,
-                );
+                self.fault(&["mbuf_size"], format!("{size} is no multiple of 16"), accepted);
             }
         }
         if self.pool.workers.is_some_and(|n| n > WORKERS_MAX) {
-            self.fault(
-                &["workers"],
-                "too many workers",
-                format!("0 to {WORKERS_MAX}"),
-            );
+            self.fault(&["workers"], "too many workers", format!("0 to {WORKERS_MAX}"));
         }
         if self.pool.cluster.gossip_interval_ms == 0 {
             let path = ["cluster", "gossip_interval_ms"];
@@ -181,11 +159,7 @@ impl Check<'_> {
             ("buffers_bytes_max", l.buffers_bytes_max.0),
         ];
         for (key, _) in bounds.iter().filter(|(_, value)| *value == 0) {
-            self.fault(
-                &["limits", key],
-                format!("`{key}` 0 would stop the node"),
-                "1 or more",
-            );
+            self.fault(&["limits", key], format!("`{key}` 0 would stop the node"), "1 or more");
         }
         if l.request_bulk_bytes_max.0 > BULK_BYTES_MAX {
             let path = ["limits", "request_bulk_bytes_max"];
@@ -204,11 +178,7 @@ impl Check<'_> {
         let embedded = self.pool.datastore.is_some();
         if memcache && auth.requirepass.is_some() {
             let what = "memcache clients have no AUTH";
-            self.fault(
-                &["auth", "requirepass"],
-                what,
-                "requirepass with data_store: 0",
-            );
+            self.fault(&["auth", "requirepass"], what, "requirepass with data_store: 0");
         }
         if auth.store_password.is_some() && (memcache || embedded) {
             let what = "this store has no AUTH";
@@ -217,11 +187,7 @@ impl Check<'_> {
         }
         if auth.store_user.is_some() && auth.store_password.is_none() {
             let what = "`store_user` without a password";
-            self.fault(
-                &["auth", "store_user"],
-                what,
-                "store_user and store_password together",
-            );
+            self.fault(&["auth", "store_user"], what, "store_user and store_password together");
         }
     }
 }
@@ -272,17 +238,8 @@ pub(super) fn drop_own_seed(pool: &mut Pool) -> Vec<String> {
     let listen = pool.dyn_listen.as_ref().and_then(Endpoint::host_port);
     let port = listen.map_or(PEER_PORT, |a| a.port);
     hosts.extend(listen.map(|a| (a.host.clone(), a.port)));
-    hosts.extend(
-        pool.advertise
-            .as_ref()
-            .map(|a| (a.host.clone(), a.port.unwrap_or(port))),
-    );
-    let own: Vec<_> = pool
-        .tokens
-        .iter()
-        .flatten()
-        .flat_map(|l| l.tokens.clone())
-        .collect();
+    hosts.extend(pool.advertise.as_ref().map(|a| (a.host.clone(), a.port.unwrap_or(port))));
+    let own: Vec<_> = pool.tokens.iter().flatten().flat_map(|l| l.tokens.clone()).collect();
     let (rack, dc) = (pool.rack.clone(), pool.datacenter.clone());
     let mut dropped = Vec::new();
     for seeds in pool.dyn_seeds.iter_mut() {

@@ -38,12 +38,7 @@ fn members<'a>(pool: &'a Pool, root: &Node) -> Vec<Member<'a>> {
         mark: root.find(&["tokens"]),
         datacenter: pool.datacenter.as_deref().unwrap_or("localdc"),
         rack: pool.rack.as_deref().unwrap_or("localrack"),
-        tokens: pool
-            .tokens
-            .iter()
-            .flatten()
-            .flat_map(|list| list.tokens.clone())
-            .collect(),
+        tokens: pool.tokens.iter().flatten().flat_map(|list| list.tokens.clone()).collect(),
     }];
     for (seed, mark) in pool.dyn_seeds.iter().flatten().zip(seed_marks(pool, root)) {
         members.push(Member {
@@ -71,10 +66,7 @@ fn seed_marks(pool: &Pool, root: &Node) -> Vec<Option<Mark>> {
     let mut left = nodes.iter();
     seeds
         .iter()
-        .map(|seed| {
-            left.find(|node| is_text(node, &seed.text))
-                .map(|node| node.mark)
-        })
+        .map(|seed| left.find(|node| is_text(node, &seed.text)).map(|node| node.mark))
         .collect()
 }
 
@@ -100,10 +92,7 @@ fn token_form(pool: &Pool, member: &Member<'_>, faults: &mut Faults) {
             );
         } else if token.words().len() != words {
             fault(
-                format!(
-                    "token {text} of {} lies above every {hash} key",
-                    member.what
-                ),
+                format!("token {text} of {} lies above every {hash} key", member.what),
                 "decimal digits; 0x and 32 hex digits only with hash: murmur3",
             );
         } else if token.sign() == Sign::Negative && !pool.cluster.torc_only {

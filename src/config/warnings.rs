@@ -41,16 +41,12 @@ pub(super) fn all(
     list.extend(differs(config, root));
     list.extend(odd_token_warning(&odd_tokens));
     for seed in own_seeds {
-        list.push(format!(
-            "dyn_seeds: {seed} is this node itself and is left out"
-        ));
+        list.push(format!("dyn_seeds: {seed} is this node itself and is left out"));
     }
     list.extend(ring(config));
     if let (Store::Server(_), Some(at)) = (&config.store, root.find(&["embedded"])) {
         let line = sources.line_of(at);
-        list.push(format!(
-            "{line}: `embedded` has no effect without `datastore: embedded`"
-        ));
+        list.push(format!("{line}: `embedded` has no effect without `datastore: embedded`"));
     }
     list
 }
@@ -90,10 +86,7 @@ fn differs(config: &Config, root: &Node) -> Option<String> {
         "remote_peer_connections",
         "server_failure_limit",
     ] {
-        if value(key)
-            .and_then(|v| v.parse().ok())
-            .is_some_and(|n: u64| n > SHORT_MAX)
-        {
+        if value(key).and_then(|v| v.parse().ok()).is_some_and(|n: u64| n > SHORT_MAX) {
             named.push(format!("`{key}` is not cut to 8 bits"));
         }
     }
@@ -115,16 +108,8 @@ fn differs(config: &Config, root: &Node) -> Option<String> {
 
 /// Token texts that do not mean their decimal value.
 pub(super) fn odd_tokens(pool: &Pool) -> Vec<String> {
-    let own = pool
-        .tokens
-        .iter()
-        .flatten()
-        .flat_map(|list| list.odd_texts.iter());
-    let peers = pool
-        .dyn_seeds
-        .iter()
-        .flatten()
-        .flat_map(|seed| seed.odd_texts.iter());
+    let own = pool.tokens.iter().flatten().flat_map(|list| list.odd_texts.iter());
+    let peers = pool.dyn_seeds.iter().flatten().flat_map(|seed| seed.odd_texts.iter());
     own.chain(peers).cloned().collect()
 }
 
@@ -150,20 +135,11 @@ fn ring(config: &Config) -> Vec<String> {
              everywhere, but `dyn_listen` has {port}"
         ));
     }
-    let alone = config
-        .dyn_listen
-        .host_port()
-        .and_then(|a| a.ip())
-        .is_some_and(|ip| ip.is_loopback());
-    let remote = |host: &str| {
-        host.parse()
-            .is_ok_and(|ip: std::net::IpAddr| !ip.is_loopback())
-    };
+    let alone =
+        config.dyn_listen.host_port().and_then(|a| a.ip()).is_some_and(|ip| ip.is_loopback());
+    let remote = |host: &str| host.parse().is_ok_and(|ip: std::net::IpAddr| !ip.is_loopback());
     if alone && config.seeds.iter().any(|s| remote(&s.address.host)) {
-        list.push(format!(
-            "peers on other hosts cannot reach `dyn_listen` {}",
-            config.dyn_listen
-        ));
+        list.push(format!("peers on other hosts cannot reach `dyn_listen` {}", config.dyn_listen));
     }
     let c_peers = config.reference_gossip.enabled && !config.cluster.torc_only;
     if c_peers && config.bucket_types.iter().any(|t| t.n_val.is_some()) {

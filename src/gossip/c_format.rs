@@ -96,10 +96,7 @@ pub fn write_bodies(entries: &[CEntry]) -> Vec<Vec<u8>> {
 /// Appends a whole frame, to be written in one piece on a plaintext connection. Ids of these
 /// frames are counted apart, from 0.
 pub fn put_c_gossip_frame(out: &mut Vec<u8>, id: u64, same_dc: bool, body: &[u8]) {
-    debug_assert!(
-        !body.is_empty(),
-        "an empty body kills a C node's connection"
-    );
+    debug_assert!(!body.is_empty(), "an empty body kills a C node's connection");
     let (kind, plen) = (MsgType::GossipSyn.code(), body.len() as u64);
     put_header(out, id, kind, 0, VERSION_C, same_dc, DATA_GOSSIP, plen);
     out.extend_from_slice(body);
@@ -193,12 +190,7 @@ mod tests {
             for written in &bodies {
                 let header = &frame["header"];
                 let same_dc = header["same_dc"] == 1;
-                put_c_gossip_frame(
-                    &mut out,
-                    header["msg_id"].as_u64().unwrap(),
-                    same_dc,
-                    written,
-                );
+                put_c_gossip_frame(&mut out, header["msg_id"].as_u64().unwrap(), same_dc, written);
             }
             if !body.is_empty() {
                 let hex = frame["hex"].as_str().unwrap();
@@ -238,9 +230,6 @@ mod tests {
         assert_eq!(read.len(), 5);
         assert_eq!(read_body(b"").count(), 0);
         let odd = read_body(b"a$b$c$1,2,99,h").next().unwrap().unwrap();
-        assert_eq!(
-            (odd.dc.as_str(), odd.rack.as_str(), odd.state),
-            ("a$b", "c", 99)
-        );
+        assert_eq!((odd.dc.as_str(), odd.rack.as_str(), odd.state), ("a$b", "c", 99));
     }
 }

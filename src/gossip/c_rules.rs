@@ -35,10 +35,7 @@ pub(super) struct CRounds {
 
 impl CRounds {
     pub(super) fn new(now: Millis) -> CRounds {
-        CRounds {
-            last: now,
-            next: now.plus(CHANGE_DELAY_MS),
-        }
+        CRounds { last: now, next: now.plus(CHANGE_DELAY_MS) }
     }
 
     pub(super) fn changed(&mut self, now: Millis) {
@@ -163,11 +160,7 @@ impl Membership {
     /// they route to whoever they hear of.
     pub(super) fn c_round_at(&self) -> Millis {
         let ready = self.local().record.claim == Claim::Normal && self.duplicate.is_none();
-        if self.settings.c.send && ready {
-            self.c.next
-        } else {
-            Millis::NEVER
-        }
+        if self.settings.c.send && ready { self.c.next } else { Millis::NEVER }
     }
 
     /// Sends the table to every C node that answers, except over links that carry encrypted

@@ -31,11 +31,7 @@ impl DetectorSettings {
         deviation_min_ms: f64,
         first_interval_ms: u64,
     ) -> DetectorSettings {
-        DetectorSettings {
-            deviation_min_ms,
-            first_interval_ms,
-            quantile: quantile(phi_threshold),
-        }
+        DetectorSettings { deviation_min_ms, first_interval_ms, quantile: quantile(phi_threshold) }
     }
 }
 

@@ -299,15 +299,11 @@ impl Membership {
 
     fn heartbeat(&self, slot: SlotId, now: Millis) -> Heartbeat {
         match self.table.member(slot) {
-            Some(member) if member.local => Heartbeat {
-                beat: now.since(self.started) + 1,
-                age_ms: Some(0),
-            },
+            Some(member) if member.local => {
+                Heartbeat { beat: now.since(self.started) + 1, age_ms: Some(0) }
+            }
             Some(member) => member.heartbeat(now),
-            None => Heartbeat {
-                beat: 0,
-                age_ms: None,
-            },
+            None => Heartbeat { beat: 0, age_ms: None },
         }
     }
 
@@ -321,12 +317,6 @@ impl Membership {
         let member = member.filter(|m| m.record.addr == to);
         let same_dc = member.is_some_and(|m| m.record.slot.dc == *own_dc);
         let peer = member.map(|m| m.id);
-        self.transmit(Transmit {
-            to,
-            peer,
-            kind: MsgType::TorcGossip,
-            same_dc,
-            payload,
-        });
+        self.transmit(Transmit { to, peer, kind: MsgType::TorcGossip, same_dc, payload });
     }
 }

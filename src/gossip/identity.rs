@@ -26,11 +26,7 @@ pub struct SlotId(pub u64);
 impl Slot {
     /// A slot.
     pub fn new(dc: &str, rack: &str, token: DynToken) -> Slot {
-        Slot {
-            dc: dc.to_owned(),
-            rack: rack.to_owned(),
-            token,
-        }
+        Slot { dc: dc.to_owned(), rack: rack.to_owned(), token }
     }
 
     /// Its short name.
@@ -72,10 +68,7 @@ pub struct Addr {
 impl Addr {
     /// An address.
     pub fn new(host: &str, port: u16) -> Addr {
-        Addr {
-            host: host.to_owned(),
-            port,
-        }
+        Addr { host: host.to_owned(), port }
     }
 }
 

@@ -109,10 +109,8 @@ impl Membership {
         if recovered {
             member.detector.restart();
         }
-        let cut_off = matches!(
-            is,
-            Reach::Down(DownCause::Unreachable) | Reach::Down(DownCause::Refused)
-        );
+        let cut_off =
+            matches!(is, Reach::Down(DownCause::Unreachable) | Reach::Down(DownCause::Refused));
         let heard = member.detector.last().is_some_and(|at| at > member.since);
         let retry = cut_off && heard && now.since(member.retried) >= RETRY_MS;
         if retry {

@@ -152,10 +152,7 @@ impl Membership {
 
     /// When [`Membership::handle_timeout`] is to be called next.
     pub fn poll_timeout(&self) -> Millis {
-        self.next_scan
-            .min(self.join_ends_at())
-            .min(self.round_at())
-            .min(self.c_round_at())
+        self.next_scan.min(self.join_ends_at()).min(self.round_at()).min(self.c_round_at())
     }
 
     /// The next bytes to send.
@@ -218,11 +215,7 @@ impl Membership {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
-        self.events.push_back(Event {
-            at: now,
-            slot: slot.clone(),
-            kind,
-        });
+        self.events.push_back(Event { at: now, slot: slot.clone(), kind });
     }
 
     /// The peer table is another one from here on.

@@ -147,10 +147,7 @@ impl Heartbeat {
 
     pub(super) fn from_wire(beat: u64, age: u32) -> Heartbeat {
         let known = beat > 0 && age != AGE_NEVER;
-        Heartbeat {
-            beat,
-            age_ms: known.then_some(u64::from(age) * AGE_UNIT_MS),
-        }
+        Heartbeat { beat, age_ms: known.then_some(u64::from(age) * AGE_UNIT_MS) }
     }
 }
 
@@ -214,9 +211,7 @@ impl RecordMsg {
     pub(super) fn read(self) -> Option<(Record, Heartbeat)> {
         let heartbeat = Heartbeat::from_wire(self.heartbeat, self.age);
         let names = [&self.dc, &self.rack, &self.name];
-        let named = names
-            .iter()
-            .all(|n| !n.is_empty() && n.len() <= NAME_BYTES_MAX);
+        let named = names.iter().all(|n| !n.is_empty() && n.len() <= NAME_BYTES_MAX);
         let attributes = self.attributes.len() <= ATTRIBUTES_MAX
             && self.attributes.iter().all(|(k, v)| attribute_fits(k, v));
         if !named || !attributes || self.tokens.len() > TOKENS_MAX {
@@ -225,11 +220,7 @@ impl RecordMsg {
         let tokens = self.tokens.iter().map(|t| read_token(t));
         let tokens: Vec<DynToken> = tokens.collect::<Option<_>>()?;
         let record = Record {
-            slot: Slot {
-                dc: self.dc,
-                rack: self.rack,
-                token: *tokens.first()?,
-            },
+            slot: Slot { dc: self.dc, rack: self.rack, token: *tokens.first()? },
             tokens,
             addr: read_addr(&self.host, self.port)?,
             name: self.name,

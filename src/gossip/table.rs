@@ -41,9 +41,7 @@ impl Table {
     }
 
     pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (SlotId, &mut Member)> {
-        self.members
-            .iter_mut()
-            .map(|(slot, member)| (*slot, member))
+        self.members.iter_mut().map(|(slot, member)| (*slot, member))
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (SlotId, &Member)> {
@@ -77,9 +75,7 @@ impl Table {
         self.next_id += 1;
         self.gone.remove(&slot);
         self.slots.insert(id, slot);
-        self.members
-            .entry(slot)
-            .or_insert_with(|| Member::new(id, record, now))
+        self.members.entry(slot).or_insert_with(|| Member::new(id, record, now))
     }
 
     /// Sets a tombstone; returns the holder that was removed.

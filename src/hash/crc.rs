@@ -34,11 +34,7 @@ const fn table_16() -> [u16; 256] {
         let mut bit = 0;
         while bit < 8 {
             let carry = crc & 0x8000 != 0;
-            crc = if carry {
-                crc << 1 ^ POLYNOMIAL_16
-            } else {
-                crc << 1
-            };
+            crc = if carry { crc << 1 ^ POLYNOMIAL_16 } else { crc << 1 };
             bit += 1;
         }
         table[row] = crc;

@@ -9,20 +9,17 @@ const PRIME_64: u64 = 0x0100_0000_01b3;
 
 /// FNV-1, 32 bits.
 pub(super) fn fnv1_32(key: &[u8]) -> u32 {
-    key.iter()
-        .fold(OFFSET_32, |h, &b| h.wrapping_mul(PRIME_32) ^ u32::from(b))
+    key.iter().fold(OFFSET_32, |h, &b| h.wrapping_mul(PRIME_32) ^ u32::from(b))
 }
 
 /// FNV-1a, 32 bits.
 pub(super) fn fnv1a_32(key: &[u8]) -> u32 {
-    key.iter()
-        .fold(OFFSET_32, |h, &b| (h ^ u32::from(b)).wrapping_mul(PRIME_32))
+    key.iter().fold(OFFSET_32, |h, &b| (h ^ u32::from(b)).wrapping_mul(PRIME_32))
 }
 
 /// FNV-1, the low half of 64 bits.
 pub(super) fn fnv1_64(key: &[u8]) -> u32 {
-    key.iter()
-        .fold(OFFSET_64, |h, &b| h.wrapping_mul(PRIME_64) ^ u64::from(b)) as u32
+    key.iter().fold(OFFSET_64, |h, &b| h.wrapping_mul(PRIME_64) ^ u64::from(b)) as u32
 }
 
 /// FNV-1a, the low half of 64 bits.

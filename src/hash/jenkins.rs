@@ -10,9 +10,7 @@ pub(super) fn jenkins(key: &[u8]) -> u32 {
     if key.is_empty() {
         return 0;
     }
-    let start = 0xdead_beef_u32
-        .wrapping_add(key.len() as u32)
-        .wrapping_add(INITVAL);
+    let start = 0xdead_beef_u32.wrapping_add(key.len() as u32).wrapping_add(INITVAL);
     let mut state = [start; 3];
     // The last 1 to 12 bytes are left for the final step.
     let (blocks, last) = key.split_at((key.len() - 1) / 12 * 12);

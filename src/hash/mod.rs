@@ -171,9 +171,7 @@ impl FromStr for HashType {
         HashType::ALL
             .into_iter()
             .find(|hash| hash.name() == text)
-            .ok_or_else(|| UnknownHash {
-                text: text.to_owned(),
-            })
+            .ok_or_else(|| UnknownHash { text: text.to_owned() })
     }
 }
 

@@ -18,10 +18,7 @@ pub(super) fn murmur(key: &[u8]) -> u32 {
         h = h.wrapping_mul(M) ^ k.wrapping_mul(M);
     }
     if !tail.is_empty() {
-        let word = tail
-            .iter()
-            .rev()
-            .fold(0, |word, &b| word << 8 | u32::from(b));
+        let word = tail.iter().rev().fold(0, |word, &b| word << 8 | u32::from(b));
         h = (h ^ word).wrapping_mul(M);
     }
     h ^= h >> 13;
@@ -38,7 +35,5 @@ pub(super) fn murmur3(mut key: &[u8]) -> u128 {
     // Reading from a slice cannot fail. The crate puts h1 lowest.
     let hash = murmur3::murmur3_x86_128(&mut key, SEED_3).unwrap_or_default();
     let [h1, h2, h3, h4] = [hash, hash >> 32, hash >> 64, hash >> 96].map(|h| h as u32);
-    [h1, h2, h3, h4]
-        .iter()
-        .fold(0, |value, &word| value << 32 | u128::from(word))
+    [h1, h2, h3, h4].iter().fold(0, |value, &word| value << 32 | u128::from(word))
 }

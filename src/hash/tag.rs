@@ -57,9 +57,7 @@ impl FromStr for HashTag {
     fn from_str(text: &str) -> Result<HashTag, HashTagError> {
         match *text.as_bytes() {
             [open, close] => Ok(HashTag { open, close }),
-            _ => Err(HashTagError {
-                text: text.to_owned(),
-            }),
+            _ => Err(HashTagError { text: text.to_owned() }),
         }
     }
 }

@@ -47,10 +47,7 @@ fn vectors() -> File {
 
 fn unhex(hex: &str) -> Vec<u8> {
     let digit = |b: u8| (b as char).to_digit(16).unwrap() as u8;
-    hex.as_bytes()
-        .chunks(2)
-        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
-        .collect()
+    hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
 #[test]
@@ -58,10 +55,7 @@ fn twelve_hashes_match_the_reference() {
     let file = vectors();
     assert_eq!(file.hashes.len(), HashType::ALL.len());
     let mut compared = 0;
-    for hash in HashType::ALL
-        .into_iter()
-        .filter(|&hash| hash != HashType::Murmur3)
-    {
+    for hash in HashType::ALL.into_iter().filter(|&hash| hash != HashType::Murmur3) {
         for row in &file.hashes[hash.name()] {
             let key = unhex(&row.key_hex);
             let token = map_hash(hash, &key);
@@ -72,11 +66,7 @@ fn twelve_hashes_match_the_reference() {
                 compared += 1;
             } else {
                 // The reference leaves the token of an empty key unwritten.
-                assert!(
-                    key.is_empty() && token == DynToken::ZERO,
-                    "{hash} of {}",
-                    row.key_hex
-                );
+                assert!(key.is_empty() && token == DynToken::ZERO, "{hash} of {}", row.key_hex);
             }
         }
     }
@@ -86,20 +76,13 @@ fn twelve_hashes_match_the_reference() {
 #[test]
 fn murmur3_fills_the_words_the_reference_leaves_unwritten() {
     let file = vectors();
-    assert_eq!(
-        file.murmur3_x86_128_intended.vectors.len(),
-        file.hashes["murmur3"].len()
-    );
+    assert_eq!(file.murmur3_x86_128_intended.vectors.len(), file.hashes["murmur3"].len());
     for row in file.murmur3_x86_128_intended.vectors {
         let token = map_hash(HashType::Murmur3, &unhex(&row.key_hex));
         // The vectors list the most significant word first.
         let words = token.words().iter().rev().copied().collect::<Vec<_>>();
         assert_eq!(words, row.words, "{}", row.key_hex);
-        let print = row
-            .words
-            .iter()
-            .map(|word| format!("{word:08x}"))
-            .collect::<String>();
+        let print = row.words.iter().map(|word| format!("{word:08x}")).collect::<String>();
         assert_eq!(token.to_string(), format!("0x{print}"));
     }
 }
@@ -109,27 +92,15 @@ fn tags_pick_the_bytes_the_reference_picks() {
     for row in vectors().hash_tag.vectors {
         let tag: HashTag = row.hash_tag.parse().unwrap();
         // An empty pair is the one exception: the whole key counts.
-        let expected = if row.hashed_part.is_empty() {
-            &row.key
-        } else {
-            &row.hashed_part
-        };
-        assert_eq!(
-            tag.tagged(row.key.as_bytes()),
-            expected.as_bytes(),
-            "{tag} on {}",
-            row.key
-        );
+        let expected = if row.hashed_part.is_empty() { &row.key } else { &row.hashed_part };
+        assert_eq!(tag.tagged(row.key.as_bytes()), expected.as_bytes(), "{tag} on {}", row.key);
     }
 }
 
 #[test]
 fn a_key_hasher_hashes_the_tagged_part() {
     let plain = KeyHasher::default();
-    let tagged = KeyHasher {
-        tag: Some(HashTag::new(b'{', b'}')),
-        ..plain
-    };
+    let tagged = KeyHasher { tag: Some(HashTag::new(b'{', b'}')), ..plain };
     assert_eq!(plain.hash, HashType::Murmur);
     assert_eq!(plain.token(b"foo"), DynToken::from_u32(3303027599));
     assert_eq!(tagged.token(b"a{foo}b"), plain.token(b"foo"));
@@ -163,10 +134,7 @@ fn tokens_stay_below_the_stated_width() {
     for hash in HashType::ALL {
         for i in 0..2000u32 {
             let magnitude = map_hash(hash, &i.to_le_bytes()).magnitude();
-            assert!(
-                magnitude.checked_shr(hash.token_bits()).unwrap_or(0) == 0,
-                "{hash}"
-            );
+            assert!(magnitude.checked_shr(hash.token_bits()).unwrap_or(0) == 0, "{hash}");
         }
     }
 }

@@ -43,18 +43,12 @@ pub struct Caller(pub SocketAddr);
 /// When the listener cannot be used: it is a Unix socket, or there is no runtime.
 pub async fn serve(listener: Listener, router: Router, limits: HttpLimits) -> io::Result<()> {
     let Listener::Tcp(listener) = listener else {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "HTTP needs a TCP listener",
-        ));
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "HTTP needs a TCP listener"));
     };
     let listener = TcpListener::from_std(listener)?;
     let free = Arc::new(Semaphore::new(limits.connections_max));
     loop {
-        let permit = Arc::clone(&free)
-            .acquire_owned()
-            .await
-            .map_err(io::Error::other)?;
+        let permit = Arc::clone(&free).acquire_owned().await.map_err(io::Error::other)?;
         match listener.accept().await {
             Ok((stream, caller)) => {
                 let router = router.clone().layer(Extension(Caller(caller)));

@@ -22,11 +22,7 @@ impl Bounds {
         if let Some(narrow) = bounds.iter().map(DynToken::as_hash_u32).collect() {
             return Bounds::Narrow(narrow);
         }
-        match bounds
-            .iter()
-            .map(DynToken::as_hash_u128)
-            .collect::<Option<Vec<_>>>()
-        {
+        match bounds.iter().map(DynToken::as_hash_u128).collect::<Option<Vec<_>>>() {
             Some(values) => Bounds::Broad(Broad::new(&values)),
             None => Bounds::Mixed(bounds),
         }
@@ -39,10 +35,7 @@ impl Bounds {
             Bounds::Narrow(bounds) => match token.as_hash_u32() {
                 Some(key) => place_of(bounds, &key),
                 // A token no 32-bit hash yields equals none of them.
-                None => (
-                    bounds.partition_point(|&b| DynToken::from_u32(b) < *token),
-                    false,
-                ),
+                None => (bounds.partition_point(|&b| DynToken::from_u32(b) < *token), false),
             },
             Bounds::Broad(bounds) => match token.as_hash_u128() {
                 Some(key) => bounds.place_of(key),
@@ -85,10 +78,7 @@ impl Broad {
     /// has fewer words or only zero ones, so it lies above zero and below the rest.
     fn place_of_other(&self, token: &DynToken) -> (usize, bool) {
         let starts_at_zero = self.upper.first() == Some(&0) && self.lower.first() == Some(&0);
-        (
-            usize::from(token.sign() == Sign::Positive && starts_at_zero),
-            false,
-        )
+        (usize::from(token.sign() == Sign::Positive && starts_at_zero), false)
     }
 }
 

@@ -65,9 +65,7 @@ impl FromStr for Consistency {
         Consistency::ALL
             .into_iter()
             .find(|level| level.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| UnknownConsistency {
-                text: text.to_owned(),
-            })
+            .ok_or_else(|| UnknownConsistency { text: text.to_owned() })
     }
 }
 
@@ -88,10 +86,7 @@ mod tests {
             assert_eq!(lower.parse(), Ok(level));
             assert_eq!(level.name().parse(), Ok(level));
         }
-        assert_eq!(
-            "dc_Each_SAFE_quorum".parse(),
-            Ok(Consistency::DcEachSafeQuorum)
-        );
+        assert_eq!("dc_Each_SAFE_quorum".parse(), Ok(Consistency::DcEachSafeQuorum));
     }
 
     #[test]

@@ -142,10 +142,7 @@ mod tests {
         Continuum::new(peers.flat_map(|peer| {
             DynToken::parse_reference_list(peer.tokens_text.as_bytes())
                 .into_iter()
-                .map(|token| Point {
-                    token,
-                    peer: PeerIdx(peer.peer_index),
-                })
+                .map(|token| Point { token, peer: PeerIdx(peer.peer_index) })
         }))
     }
 
@@ -156,23 +153,14 @@ mod tests {
         let mut searches = 0;
         for case in &file.cases {
             // Negative tokens sort the other way here (see `token`); tested below.
-            let negative = case
-                .continua
-                .iter()
-                .flat_map(|c| &c.points)
-                .any(|p| p.sign < 0);
+            let negative = case.continua.iter().flat_map(|c| &c.points).any(|p| p.sign < 0);
             for row in case.continua.iter().filter(|_| !negative) {
                 let expected = row.points.iter().map(|p| Point {
                     token: token(p.sign, 1, p.word0),
                     peer: PeerIdx(p.peer_index),
                 });
                 let expected = expected.collect::<Vec<_>>();
-                assert_eq!(
-                    continuum_of(case, &row.rack).points(),
-                    expected,
-                    "{}",
-                    case.name
-                );
+                assert_eq!(continuum_of(case, &row.rack).points(), expected, "{}", case.name);
             }
             for row in case.searches.iter().filter(|_| !negative) {
                 let token = token(row.sign, row.len_words, row.word0);
@@ -192,24 +180,9 @@ mod tests {
             token: DynToken::parse_config(text).unwrap(),
             peer: PeerIdx(peer),
         }));
-        let owner = |text| {
-            continuum
-                .owner(&DynToken::parse_config(text).unwrap())
-                .unwrap()
-                .0
-        };
-        assert_eq!(
-            continuum
-                .points()
-                .iter()
-                .map(|p| p.peer.0)
-                .collect::<Vec<_>>(),
-            [3, 0, 1, 2]
-        );
-        assert_eq!(
-            ["0", "100", "150", "201", "-5", "-6"].map(owner),
-            [1, 1, 2, 3, 3, 0]
-        );
+        let owner = |text| continuum.owner(&DynToken::parse_config(text).unwrap()).unwrap().0;
+        assert_eq!(continuum.points().iter().map(|p| p.peer.0).collect::<Vec<_>>(), [3, 0, 1, 2]);
+        assert_eq!(["0", "100", "150", "201", "-5", "-6"].map(owner), [1, 1, 2, 3, 3, 0]);
     }
 
     #[test]

@@ -42,9 +42,7 @@ impl<'a> ReplicaSet<'a> {
 
     /// The owners in rack order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = Option<PeerIdx>> + use<'a> {
-        self.owners
-            .iter()
-            .map(|&peer| (peer != NOBODY).then_some(PeerIdx(peer)))
+        self.owners.iter().map(|&peer| (peer != NOBODY).then_some(PeerIdx(peer)))
     }
 }
 
@@ -94,10 +92,7 @@ impl ReplicaTable {
         }
         // What lies above the last boundary wraps.
         let wrap = sets.intern(&row);
-        pairs.push(SetPair {
-            below: wrap,
-            at: wrap,
-        });
+        pairs.push(SetPair { below: wrap, at: wrap });
         ReplicaTable {
             bounds: Bounds::new(bounds),
             sets: pairs,
@@ -113,10 +108,7 @@ impl ReplicaTable {
         let pair = self.sets[place];
         let id = if exact { pair.at } else { pair.below };
         let start = id as usize * self.racks;
-        ReplicaSet {
-            id,
-            owners: &self.owners[start..start + self.racks],
-        }
+        ReplicaSet { id, owners: &self.owners[start..start + self.racks] }
     }
 }
 
@@ -132,11 +124,7 @@ fn merge(continua: &[&Continuum]) -> Vec<Merged> {
     let mut merged = Vec::with_capacity(continua.iter().map(|c| c.points().len()).sum());
     for (rack, continuum) in (0..).zip(continua) {
         let points = (0..).zip(continuum.points());
-        merged.extend(points.map(|(place, point)| Merged {
-            token: point.token,
-            rack,
-            place,
-        }));
+        merged.extend(points.map(|(place, point)| Merged { token: point.token, rack, place }));
     }
     // Stable, and quick on sorted runs.
     merged.sort_by_key(|point| point.token);
@@ -153,10 +141,7 @@ struct Row {
 impl Row {
     /// The owners below all boundaries.
     fn new(continua: &[&Continuum]) -> Row {
-        let mut row = Row {
-            owners: vec![NOBODY; continua.len()],
-            hash: 0,
-        };
+        let mut row = Row { owners: vec![NOBODY; continua.len()], hash: 0 };
         for (rack, continuum) in (0..).zip(continua) {
             if let Some(first) = continuum.points().first() {
                 row.set(rack, first.peer.0);
@@ -211,10 +196,7 @@ impl SetInterner {
         let owners_of = |id: u32| &self.owners[id as usize * self.racks..][..self.racks];
         let hashes = &self.hashes;
         let equal = |&id: &u32| hashes[id as usize] == row.hash && owners_of(id) == row.owners;
-        match self
-            .numbers
-            .entry(row.hash, equal, |&id| hashes[id as usize])
-        {
+        match self.numbers.entry(row.hash, equal, |&id| hashes[id as usize]) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
                 let id = self.hashes.len() as u32;

@@ -32,9 +32,7 @@ pub fn even_layout(hash: HashType, count: usize) -> Option<Vec<DynToken>> {
     if BigUint::from(count) > range {
         return None;
     }
-    (0..count)
-        .map(|i| token_at(hash, &range * i / count))
-        .collect()
+    (0..count).map(|i| token_at(hash, &range * i / count)).collect()
 }
 
 /// The percentage of its rack's keys that each peer owns, by peer index, if keys were spread
@@ -59,17 +57,11 @@ fn arcs<'a>(
 ) -> impl Iterator<Item = (usize, BigUint)> + 'a {
     let points = continuum.points();
     // The first point's arc begins after the last one and wraps, so count from there.
-    let mut before = points
-        .last()
-        .map(|last| values_up_to(&last.token, hash, range));
+    let mut before = points.last().map(|last| values_up_to(&last.token, hash, range));
     points.iter().enumerate().filter_map(move |(i, point)| {
         let end = values_up_to(&point.token, hash, range);
         let start = before.replace(end.clone())?;
-        let arc = if i == 0 {
-            end + range - start
-        } else {
-            end - start
-        };
+        let arc = if i == 0 { end + range - start } else { end - start };
         Some((point.peer.0 as usize, arc))
     })
 }
@@ -140,8 +132,7 @@ mod tests {
     fn shares(topology: &Topology, hash: HashType) -> Vec<f64> {
         let shares = arc_shares(topology, hash);
         let ids = (0..shares.len() as u32).map(PeerId);
-        ids.map(|id| shares[topology.idx_of(id).unwrap().0 as usize])
-            .collect()
+        ids.map(|id| shares[topology.idx_of(id).unwrap().0 as usize]).collect()
     }
 
     #[test]
@@ -154,10 +145,7 @@ mod tests {
                 let texts = texts.iter().map(String::as_str).collect::<Vec<_>>();
                 let found = shares(&ring(&[&texts]), hash);
                 let even = 100.0 / nodes as f64;
-                assert!(
-                    found.iter().all(|share| (share - even).abs() < 0.01),
-                    "{hash}: {found:?}"
-                );
+                assert!(found.iter().all(|share| (share - even).abs() < 0.01), "{hash}: {found:?}");
             }
         }
     }
@@ -180,15 +168,8 @@ mod tests {
     fn shares_follow_the_arcs_and_the_wrap() {
         let quarter = "1073741823";
         let half = "2147483647";
-        let topology = ring(&[
-            &[quarter, half],
-            &[half],
-            &["1073741823,2147483647", "3221225471"],
-        ]);
-        assert_eq!(
-            shares(&topology, HashType::Murmur),
-            [75.0, 25.0, 100.0, 75.0, 25.0]
-        );
+        let topology = ring(&[&[quarter, half], &[half], &["1073741823,2147483647", "3221225471"]]);
+        assert_eq!(shares(&topology, HashType::Murmur), [75.0, 25.0, 100.0, 75.0, 25.0]);
     }
 
     #[test]

@@ -218,9 +218,7 @@ impl Topology {
 /// The reference's order of names: shorter ones first, then bytes. So `rack9` stands before
 /// `rack10`.
 pub(super) fn by_name(a: &str, b: &str) -> Ordering {
-    a.len()
-        .cmp(&b.len())
-        .then_with(|| a.as_bytes().cmp(b.as_bytes()))
+    a.len().cmp(&b.len()).then_with(|| a.as_bytes().cmp(b.as_bytes()))
 }
 
 fn wide(range: &Range<u32>) -> Range<usize> {

@@ -81,14 +81,7 @@ impl Log {
             None => Box::new(registry.with(format.with_writer(io::stderr))),
         };
         let verbosity = AtomicU32::new(verbosity);
-        Ok((
-            subscriber,
-            Log {
-                filter: handle,
-                verbosity,
-                file,
-            },
-        ))
+        Ok((subscriber, Log { filter: handle, verbosity, file }))
     }
 
     /// Dynomite's number of the level.
@@ -105,9 +98,7 @@ impl Log {
 
     /// The filter in force, as text.
     pub fn filter(&self) -> String {
-        self.filter
-            .with_current(ToString::to_string)
-            .unwrap_or_default()
+        self.filter.with_current(ToString::to_string).unwrap_or_default()
     }
 
     /// Sets the filter.
@@ -161,10 +152,7 @@ struct LogFile {
 
 impl LogFile {
     fn open(path: &Path) -> Result<LogFile, LogError> {
-        Ok(LogFile {
-            path: path.to_owned(),
-            file: ArcSwap::from_pointee(append_to(path)?),
-        })
+        Ok(LogFile { path: path.to_owned(), file: ArcSwap::from_pointee(append_to(path)?) })
     }
 
     fn reopen(&self) -> Result<(), LogError> {
@@ -175,10 +163,7 @@ impl LogFile {
 
 fn append_to(path: &Path) -> Result<File, LogError> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
-    opened.map_err(|source| LogError::File {
-        path: path.to_owned(),
-        source,
-    })
+    opened.map_err(|source| LogError::File { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -212,10 +197,7 @@ mod tests {
             tracing::info!("three");
             tracing::debug!("not shown");
         });
-        let (first, second) = (
-            std::fs::read_to_string(&old),
-            std::fs::read_to_string(&path),
-        );
+        let (first, second) = (std::fs::read_to_string(&old), std::fs::read_to_string(&path));
         std::fs::remove_dir_all(&folder).unwrap();
         let (first, second) = (first.unwrap(), second.unwrap());
         assert!(first.contains("one") && first.contains("two") && !first.contains("three"));

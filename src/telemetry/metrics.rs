@@ -52,18 +52,8 @@ impl Collector for NodeMetrics {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         let help = "The build that runs";
         labelled(&mut encoder, "build_info", help, [(version, 1)])?;
-        gauge(
-            &mut encoder,
-            "uptime_seconds",
-            "Time since the start",
-            self.uptime_s,
-        )?;
-        gauge(
-            &mut encoder,
-            "ready",
-            "1 once the node can serve",
-            u64::from(self.ready),
-        )?;
+        gauge(&mut encoder, "uptime_seconds", "Time since the start", self.uptime_s)?;
+        gauge(&mut encoder, "ready", "1 once the node can serve", u64::from(self.ready))?;
         for (name, help, value) in self.counters.each() {
             let help = help.trim_end_matches('.');
             if GAUGES.contains(&name) {
@@ -85,21 +75,13 @@ impl NodeMetrics {
         let mut peers: BTreeMap<(&str, &str, &str, &str), u64> = BTreeMap::new();
         for peer in topology.peers() {
             let reachable = if peer.reachable { "yes" } else { "no" };
-            *peers
-                .entry((peer.dc, peer.rack, peer.state.name(), reachable))
-                .or_default() += 1;
+            *peers.entry((peer.dc, peer.rack, peer.state.name(), reachable)).or_default() += 1;
         }
-        let samples = peers
-            .into_iter()
-            .map(|((dc, rack, state, reachable), count)| {
-                let labels = [
-                    ("datacenter", dc),
-                    ("rack", rack),
-                    ("state", state),
-                    ("reachable", reachable),
-                ];
-                (labels, count)
-            });
+        let samples = peers.into_iter().map(|((dc, rack, state, reachable), count)| {
+            let labels =
+                [("datacenter", dc), ("rack", rack), ("state", state), ("reachable", reachable)];
+            (labels, count)
+        });
         let help = "Nodes of the ring, this one included";
         labelled(encoder, "ring_peers", help, samples)?;
         let factor = self.view.settings.timeout_factor;
@@ -130,18 +112,10 @@ fn latency(encoder: &mut DescriptorEncoder<'_>, latency: &Latency) -> fmt::Resul
     const MICRO: f64 = 1e-6;
     let last = latency.buckets.len() - 1;
     let bound = |i: usize| {
-        if i == last {
-            f64::INFINITY
-        } else {
-            (1u64 << i) as f64 * MICRO
-        }
+        if i == last { f64::INFINITY } else { (1u64 << i) as f64 * MICRO }
     };
-    let buckets: Vec<(f64, u64)> = latency
-        .buckets
-        .iter()
-        .enumerate()
-        .map(|(i, &count)| (bound(i), count))
-        .collect();
+    let buckets: Vec<(f64, u64)> =
+        latency.buckets.iter().enumerate().map(|(i, &count)| (bound(i), count)).collect();
     let help = "From the last byte of a request to its reply";
     let mut family = encoder.encode_descriptor(
         "request_latency",

@@ -71,9 +71,7 @@ fn vectors() -> File {
 
 fn bytes_of(hex: &str) -> Vec<u8> {
     let pairs = (0..hex.len()).step_by(2);
-    pairs
-        .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap())
-        .collect()
+    pairs.map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
 
 #[test]
@@ -141,49 +139,13 @@ fn refusals_name_the_position() {
     let refused = |text| DynToken::parse_config(text).unwrap_err();
     assert_eq!(refused(""), TokenError::Empty { position: 0 });
     assert_eq!(refused("-"), TokenError::Empty { position: 1 });
-    assert_eq!(
-        refused("12 "),
-        TokenError::NotADigit {
-            position: 2,
-            found: ' '
-        }
-    );
-    assert_eq!(
-        refused("-1.5"),
-        TokenError::NotADigit {
-            position: 2,
-            found: '.'
-        }
-    );
-    assert_eq!(
-        refused("１"),
-        TokenError::NotADigit {
-            position: 0,
-            found: '１'
-        }
-    );
-    assert_eq!(
-        refused("0x10"),
-        TokenError::HexLength {
-            position: 0,
-            digits: 2
-        }
-    );
-    assert_eq!(
-        refused("0x1g"),
-        TokenError::NotAHexDigit {
-            position: 3,
-            found: 'g'
-        }
-    );
+    assert_eq!(refused("12 "), TokenError::NotADigit { position: 2, found: ' ' });
+    assert_eq!(refused("-1.5"), TokenError::NotADigit { position: 2, found: '.' });
+    assert_eq!(refused("１"), TokenError::NotADigit { position: 0, found: '１' });
+    assert_eq!(refused("0x10"), TokenError::HexLength { position: 0, digits: 2 });
+    assert_eq!(refused("0x1g"), TokenError::NotAHexDigit { position: 3, found: 'g' });
     let long = format!("0x{}", "0".repeat(33));
-    assert_eq!(
-        refused(&long),
-        TokenError::HexLength {
-            position: 0,
-            digits: 33
-        }
-    );
+    assert_eq!(refused(&long), TokenError::HexLength { position: 0, digits: 33 });
     let list = |text| DynToken::parse_config_list(text).unwrap_err().position();
     assert_eq!(list("1, 2"), 2);
     assert_eq!(list("1,,2"), 2);
@@ -215,16 +177,10 @@ fn the_odd_tokens_are_ordered() {
     ];
     assert!(order.is_sorted_by(|a, b| a < b));
     assert_eq!(DynToken::from_u128(0), DynToken::ZERO);
-    assert_eq!(
-        DynToken::from_u128(0).to_string(),
-        format!("0x{}", "0".repeat(32))
-    );
+    assert_eq!(DynToken::from_u128(0).to_string(), format!("0x{}", "0".repeat(32)));
     let wide_plus_zero = DynToken::from_words(Sign::Positive, &[0; 4]).unwrap();
     assert!(text("4294967295") < wide_plus_zero && wide_plus_zero < wide);
-    assert_eq!(
-        (wide_plus_zero.as_hash_u128(), text("00").as_hash_u32()),
-        (None, None)
-    );
+    assert_eq!((wide_plus_zero.as_hash_u128(), text("00").as_hash_u32()), (None, None));
     assert_eq!(DynToken::from_words(Sign::Positive, &[]), None);
     assert_eq!(DynToken::from_words(Sign::Positive, &[1; 5]), None);
 }
@@ -234,17 +190,10 @@ fn long_decimal_texts_are_told_from_plain_numbers() {
     for text in ["0", "007", "-5", "4294967295", "00004294967295", "-00"] {
         assert!(DynToken::text_keeps_value(text), "{text}");
     }
-    for text in [
-        "4294967296",
-        "-4294967296",
-        "12345678901",
-        "99999999999999999999999",
-    ] {
+    for text in ["4294967296", "-4294967296", "12345678901", "99999999999999999999999"] {
         assert!(!DynToken::text_keeps_value(text), "{text}");
     }
-    assert!(DynToken::text_keeps_value(
-        "0x0123456789abcdef0123456789abcdef"
-    ));
+    assert!(DynToken::text_keeps_value("0x0123456789abcdef0123456789abcdef"));
 }
 
 fn any_token() -> impl Strategy<Value = DynToken> {

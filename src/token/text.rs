@@ -90,10 +90,7 @@ impl DynToken {
             return Err(TokenError::Empty { position: start });
         }
         match digits.char_indices().find(|(_, c)| !c.is_ascii_digit()) {
-            Some((i, found)) => Err(TokenError::NotADigit {
-                position: start + i,
-                found,
-            }),
+            Some((i, found)) => Err(TokenError::NotADigit { position: start + i, found }),
             None => Ok(DynToken::parse_reference(text.as_bytes())),
         }
     }
@@ -122,17 +119,10 @@ impl DynToken {
             _ => (Sign::Positive, text),
         };
         let (first, rest) = digits.split_at(digits.len() % GROUP_DIGITS);
-        let word = rest
-            .chunks_exact(GROUP_DIGITS)
-            .fold(group_value(first), |word, group| {
-                word.wrapping_mul(GROUP_RADIX)
-                    .wrapping_add(group_value(group))
-            });
-        DynToken {
-            sign,
-            len: 1,
-            words: [word, 0, 0, 0],
-        }
+        let word = rest.chunks_exact(GROUP_DIGITS).fold(group_value(first), |word, group| {
+            word.wrapping_mul(GROUP_RADIX).wrapping_add(group_value(group))
+        });
+        DynToken { sign, len: 1, words: [word, 0, 0, 0] }
     }
 
     /// Reads a list the way the reference does: from the right, so the first token returned is
@@ -142,21 +132,14 @@ impl DynToken {
         if elements.first().is_some_and(|first| first.is_empty()) {
             elements.remove(0);
         }
-        elements
-            .into_iter()
-            .rev()
-            .map(DynToken::parse_reference)
-            .collect()
+        elements.into_iter().rev().map(DynToken::parse_reference).collect()
     }
 
     /// True when a text that [`DynToken::parse_config`] accepts yields the number it spells.
     /// False for decimal text above 4294967295, which deserves a warning: all nodes agree on
     /// the token, but it does not lie where its digits suggest.
     pub fn text_keeps_value(text: &str) -> bool {
-        let digits = text
-            .strip_prefix('-')
-            .unwrap_or(text)
-            .trim_start_matches('0');
+        let digits = text.strip_prefix('-').unwrap_or(text).trim_start_matches('0');
         text.starts_with("0x") || digits.is_empty() || digits.parse::<u32>().is_ok()
     }
 }
@@ -173,10 +156,7 @@ impl fmt::Display for DynToken {
             [word] => write!(f, "{word}"),
             words => {
                 f.write_str("0x")?;
-                words
-                    .iter()
-                    .rev()
-                    .try_for_each(|word| write!(f, "{word:08x}"))
+                words.iter().rev().try_for_each(|word| write!(f, "{word:08x}"))
             }
         }
     }
@@ -187,9 +167,7 @@ fn group_value(group: &[u8]) -> u32 {
     if !group.iter().all(u8::is_ascii_digit) {
         return 0;
     }
-    group.iter().fold(0u32, |value, b| {
-        value.wrapping_mul(10).wrapping_add(u32::from(b - b'0'))
-    })
+    group.iter().fold(0u32, |value, b| value.wrapping_mul(10).wrapping_add(u32::from(b - b'0')))
 }
 
 /// The digits after `0x`; positions count the prefix.
@@ -197,17 +175,12 @@ fn parse_hex(hex: &str) -> Result<DynToken, TokenError> {
     const PREFIX: usize = 2;
     let mut value = 0u128;
     for (i, found) in hex.char_indices() {
-        let digit = found.to_digit(16).ok_or(TokenError::NotAHexDigit {
-            position: PREFIX + i,
-            found,
-        })?;
+        let digit =
+            found.to_digit(16).ok_or(TokenError::NotAHexDigit { position: PREFIX + i, found })?;
         value = value << 4 | u128::from(digit);
     }
     if hex.len() != HEX_DIGITS {
-        return Err(TokenError::HexLength {
-            position: 0,
-            digits: hex.len(),
-        });
+        return Err(TokenError::HexLength { position: 0, digits: hex.len() });
     }
     Ok(DynToken::from_u128(value))
 }

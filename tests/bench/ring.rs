@@ -21,9 +21,7 @@ fn table(racks: usize, nodes: usize, vnodes: usize, hash: HashType) -> Vec<Peer>
         port: 8101,
         dc: "dc1".into(),
         rack: format!("rack{}", id % racks),
-        tokens: (0..vnodes)
-            .map(|v| map_hash(hash, format!("{id}-{v}").as_bytes()))
-            .collect(),
+        tokens: (0..vnodes).map(|v| map_hash(hash, format!("{id}-{v}").as_bytes())).collect(),
         state: PeerState::Normal,
         reachable: true,
         is_local: id == 0,
@@ -33,9 +31,7 @@ fn table(racks: usize, nodes: usize, vnodes: usize, hash: HashType) -> Vec<Peer>
 }
 
 fn keys() -> Vec<Vec<u8>> {
-    (0..KEYS)
-        .map(|i| format!("user:{i:06}:profile").into_bytes())
-        .collect()
+    (0..KEYS).map(|i| format!("user:{i:06}:profile").into_bytes()).collect()
 }
 
 /// Times `f` over the keys in turn.
@@ -52,14 +48,9 @@ fn per_key<T>(c: &mut Criterion, name: &str, mut f: impl FnMut(&[u8]) -> T) {
 
 fn hashes(c: &mut Criterion) {
     for hash in HashType::ALL {
-        per_key(c, &format!("hash/{hash}, 19 bytes"), |key| {
-            map_hash(hash, key)
-        });
+        per_key(c, &format!("hash/{hash}, 19 bytes"), |key| map_hash(hash, key));
     }
-    let tagged = KeyHasher {
-        hash: HashType::Murmur,
-        tag: Some(HashTag::new(b':', b':')),
-    };
+    let tagged = KeyHasher { hash: HashType::Murmur, tag: Some(HashTag::new(b':', b':')) };
     per_key(c, "hash/murmur with a tag", |key| tagged.token(key));
 }
 
@@ -67,10 +58,7 @@ fn tokens(c: &mut Criterion) {
     c.bench_function("token/parse 10 digits", |b| {
         b.iter(|| DynToken::parse_config(black_box("1383429731")));
     });
-    let (low, high) = (
-        DynToken::from_u32(1_383_429_731),
-        DynToken::from_u32(3_530_913_378),
-    );
+    let (low, high) = (DynToken::from_u32(1_383_429_731), DynToken::from_u32(3_530_913_378));
     c.bench_function("token/compare one word", |b| {
         b.iter(|| black_box(&low).cmp(black_box(&high)));
     });
@@ -93,10 +81,7 @@ fn rebuilds(c: &mut Criterion) {
     for (name, table) in [
         ("1,000 x 64 in 3 racks", table(3, 333, 64, HashType::Murmur)),
         ("1,000 x 1 in 3 racks", table(3, 333, 1, HashType::Murmur)),
-        (
-            "1,000 x 64 in 100 racks",
-            table(100, 10, 64, HashType::Murmur),
-        ),
+        ("1,000 x 64 in 100 racks", table(100, 10, 64, HashType::Murmur)),
     ] {
         group.bench_function(name, |b| {
             b.iter_batched(

@@ -9,10 +9,7 @@ async fn texts_are_those_of_the_reference() {
     let pages = pages(Told::default());
     for (path, expected) in [
         ("/ping", "OK\r\n"),
-        (
-            "/get_consistency",
-            "Read Consistency: DC_ONE\r\nWrite Consistency: DC_ONE\r\n",
-        ),
+        ("/get_consistency", "Read Consistency: DC_ONE\r\nWrite Consistency: DC_ONE\r\n"),
         ("/get_timeout_factor", "Timeout factor: 3\n"),
         ("/state/get_state", "State: WRITES_ONLY\n"),
     ] {
@@ -29,10 +26,7 @@ async fn texts_are_those_of_the_reference() {
 async fn settings_become_commands() {
     let pages = pages(Told::default());
     for (path, expected) in [
-        (
-            "/set_consistency/read/dc_quorum",
-            Command::ReadConsistency(Consistency::DcQuorum),
-        ),
+        ("/set_consistency/read/dc_quorum", Command::ReadConsistency(Consistency::DcQuorum)),
         (
             "/set_consistency/write/DC_EACH_SAFE_QUORUM",
             Command::WriteConsistency(Consistency::DcEachSafeQuorum),
@@ -44,18 +38,9 @@ async fn settings_become_commands() {
         ("/state/writes_only", Command::State(NodeState::WritesOnly)),
         ("/state/resuming", Command::State(NodeState::Resuming)),
         ("/state/normal", Command::State(NodeState::Normal)),
-        (
-            "/peer/down/10.0.0.2:8102",
-            Command::Peers(vec![PeerId(1)], PeerVerb::Down),
-        ),
-        (
-            "/peer/up/10.1.0.1",
-            Command::Peers(vec![PeerId(3)], PeerVerb::Up),
-        ),
-        (
-            "/peer/reset/all",
-            Command::Peers(vec![PeerId(1), PeerId(2), PeerId(3)], PeerVerb::Reset),
-        ),
+        ("/peer/down/10.0.0.2:8102", Command::Peers(vec![PeerId(1)], PeerVerb::Down)),
+        ("/peer/up/10.1.0.1", Command::Peers(vec![PeerId(3)], PeerVerb::Up)),
+        ("/peer/reset/all", Command::Peers(vec![PeerId(1), PeerId(2), PeerId(3)], PeerVerb::Reset)),
     ] {
         assert_eq!(pages.get(path).await, (200, "OK\r\n".to_owned()), "{path}");
         assert_eq!(pages.commands(), [expected], "{path}");
@@ -64,38 +49,23 @@ async fn settings_become_commands() {
     assert_eq!((status, body.as_str()), (200, "Read Repairs: ENABLED\r\n"));
     let (_, body) = pages.get("/read_repairs/disable").await;
     assert_eq!(body, "Read Repairs: DISABLED\r\n");
-    assert_eq!(
-        pages.commands(),
-        [Command::ReadRepairs(true), Command::ReadRepairs(false)]
-    );
+    assert_eq!(pages.commands(), [Command::ReadRepairs(true), Command::ReadRepairs(false)]);
 }
 
 #[tokio::test]
 async fn wrong_arguments_are_refused_with_what_is_accepted() {
     let pages = pages(Told::default());
     for (path, status, part) in [
-        (
-            "/set_consistency/read/dc_all",
-            400,
-            "accepted: DC_ONE, DC_QUORUM",
-        ),
+        ("/set_consistency/read/dc_all", 400, "accepted: DC_ONE, DC_QUORUM"),
         ("/set_consistency/scan/dc_one", 400, "accepted: read, write"),
         ("/set_timeout_factor/x", 400, "accepted: 1 to 10"),
         ("/setloglevel/-1", 400, "accepted: 0 to 11"),
         ("/state/asleep", 400, "accepted: normal, standby"),
         ("/read_repairs/perhaps", 400, "accepted: enable, disable"),
         ("/peer/kill/10.1.0.1", 400, "accepted: down, up, reset"),
-        (
-            "/peer/down/10.9.9.9",
-            404,
-            "peers: 10.0.0.2:8102, 10.0.0.2:8103, 10.1.0.1:8104",
-        ),
+        ("/peer/down/10.9.9.9", 404, "peers: 10.0.0.2:8102, 10.0.0.2:8103, 10.1.0.1:8104"),
         ("/peer/down/10.0.0.1", 404, "no peer 10.0.0.1"),
-        (
-            "/peer/down/10.0.0.2",
-            409,
-            "several peers: 10.0.0.2:8102, 10.0.0.2:8103",
-        ),
+        ("/peer/down/10.0.0.2", 409, "several peers: 10.0.0.2:8102, 10.0.0.2:8103"),
     ] {
         let (found, body) = pages.get(path).await;
         assert_eq!(found, status, "{path}: {body}");
@@ -106,14 +76,8 @@ async fn wrong_arguments_are_refused_with_what_is_accepted() {
 
 #[tokio::test]
 async fn what_the_node_refuses_is_a_conflict() {
-    let pages = pages(Told {
-        refuse: Some("not while joining"),
-        ..Told::default()
-    });
-    assert_eq!(
-        pages.get("/state/standby").await,
-        (409, "not while joining\n".to_owned())
-    );
+    let pages = pages(Told { refuse: Some("not while joining"), ..Told::default() });
+    assert_eq!(pages.get("/state/standby").await, (409, "not while joining\n".to_owned()));
 }
 
 #[tokio::test]
@@ -137,10 +101,7 @@ async fn the_log_level_moves_by_dynomites_numbers() {
 async fn info_has_the_references_fields_in_order() {
     let pages = pages(Told::default());
     let (status, kind, body) = pages.ask(Method::GET, "/info", "").await;
-    assert_eq!(
-        (status, kind.as_str()),
-        (200, "application/json; charset=utf-8")
-    );
+    assert_eq!((status, kind.as_str()), (200, "application/json; charset=utf-8"));
     let start = concat!(
         r#"{"service":"dynomite","source":"host1","version":""#,
         env!("CARGO_PKG_VERSION"),
@@ -152,24 +113,15 @@ async fn info_has_the_references_fields_in_order() {
     let value: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(value.as_object().unwrap().len(), 43);
     let pool = value["pool"].as_object().unwrap();
-    assert_eq!(
-        (pool.len(), &pool["client_connections"]),
-        (46, &Value::from(5))
-    );
+    assert_eq!((pool.len(), &pool["client_connections"]), (46, &Value::from(5)));
     assert_eq!(pool["client_read_requests"], 70);
     assert_eq!(pool["peer_connections"], 3);
-    assert_eq!(
-        value["pool"]["127.0.0.1:6379"].as_object().unwrap().len(),
-        34
-    );
+    assert_eq!(value["pool"]["127.0.0.1:6379"].as_object().unwrap().len(), 34);
     assert!(value["dyn_memory"].as_u64().unwrap() > 0);
 
     assert_eq!(pages.get("/historeset").await.0, 200);
     let value: Value = serde_json::from_str(&pages.get("/info").await.1).unwrap();
-    assert_eq!(
-        (&value["latency_max"], &value["latency_mean"]),
-        (&0.into(), &0.into())
-    );
+    assert_eq!((&value["latency_max"], &value["latency_mean"]), (&0.into(), &0.into()));
 }
 
 #[tokio::test]
@@ -186,8 +138,5 @@ async fn cluster_describe_lists_one_token_a_node() {
         r#"{"name":"10.1.0.1","host":"10.1.0.1","port":8104,"token":7}]}]}]}"#,
         "\n"
     );
-    assert_eq!(
-        pages.get("/cluster_describe").await,
-        (200, expected.to_owned())
-    );
+    assert_eq!(pages.get("/cluster_describe").await, (200, expected.to_owned()));
 }

@@ -14,10 +14,7 @@ async fn ready_waits_for_every_latch() {
     let pages_ready = pages(Told::default());
     assert_eq!(pages_ready.get("/live").await, (200, "live\n".to_owned()));
     assert_eq!(pages_ready.get("/ready").await, (200, "ready\n".to_owned()));
-    let waiting = pages(Told {
-        waiting: Some("connection refused"),
-        ..Told::default()
-    });
+    let waiting = pages(Told { waiting: Some("connection refused"), ..Told::default() });
     let expected = "waiting for datastore: connection refused\n".to_owned();
     assert_eq!(waiting.get("/ready").await, (503, expected));
     assert_eq!(waiting.get("/live").await.0, 200);
@@ -25,11 +22,7 @@ async fn ready_waits_for_every_latch() {
 
 #[tokio::test]
 async fn health_follows_the_replicas_of_the_worst_arc() {
-    let told = |down: &[u32], read| Told {
-        down: down.to_vec(),
-        read,
-        ..Told::default()
-    };
+    let told = |down: &[u32], read| Told { down: down.to_vec(), read, ..Told::default() };
     for (down, read, status, word) in [
         (vec![], Consistency::DcEachSafeQuorum, 200, "ok"),
         // One of two racks of an arc: enough for DC_ONE, not for a quorum of two.
@@ -43,11 +36,7 @@ async fn health_follows_the_replicas_of_the_worst_arc() {
     ] {
         let pages = pages(told(&down, read));
         let (found, value) = json(&pages, "/health").await;
-        assert_eq!(
-            (found, value["status"].as_str()),
-            (status, Some(word)),
-            "{down:?} {read}"
-        );
+        assert_eq!((found, value["status"].as_str()), (status, Some(word)), "{down:?} {read}");
     }
     let (_, value) = json(&pages(told(&[2], Consistency::DcOne)), "/health").await;
     assert_eq!(value["levels"]["DC_ONE"], true);
@@ -57,51 +46,29 @@ async fn health_follows_the_replicas_of_the_worst_arc() {
 
 #[tokio::test]
 async fn ring_shows_peers_shares_and_changes() {
-    let pages = pages(Told {
-        down: vec![1],
-        ..Told::default()
-    });
+    let pages = pages(Told { down: vec![1], ..Told::default() });
     let (status, value) = json(&pages, "/ring").await;
     assert_eq!(status, 200);
     assert_eq!(value["digest"].as_str().unwrap().len(), 16);
-    assert_eq!(
-        (&value["hash"], &value["local"]),
-        (&"murmur".into(), &"10.0.0.1:8101".into())
-    );
+    assert_eq!((&value["hash"], &value["local"]), (&"murmur".into(), &"10.0.0.1:8101".into()));
     assert_eq!(value["racks"].as_array().unwrap().len(), 3);
     let peer = &value["racks"][0]["peers"][1];
-    assert_eq!(
-        (&peer["name"], &peer["reachable"]),
-        (&"10.0.0.2:8102".into(), &false.into())
-    );
-    assert_eq!(
-        (&peer["state"], &peer["tokens"][0]),
-        (&"NORMAL".into(), &"2147483648".into())
-    );
+    assert_eq!((&peer["name"], &peer["reachable"]), (&"10.0.0.2:8102".into(), &false.into()));
+    assert_eq!((&peer["state"], &peer["tokens"][0]), (&"NORMAL".into(), &"2147483648".into()));
     assert!((peer["share"].as_f64().unwrap() - 50.0).abs() < 0.001);
     let remote = &value["racks"][2];
-    assert_eq!(
-        (&remote["preselected"], &remote["peers"][0]["kind"]),
-        (&true.into(), &"c".into())
-    );
+    assert_eq!((&remote["preselected"], &remote["peers"][0]["kind"]), (&true.into(), &"c".into()));
     assert_eq!(value["events"][0]["cause"], "silence");
 }
 
 #[tokio::test]
 async fn metrics_are_for_prometheus() {
-    let pages = pages(Told {
-        down: vec![1],
-        ..Told::default()
-    });
+    let pages = pages(Told { down: vec![1], ..Told::default() });
     let (status, kind, body) = pages.ask(Method::GET, "/metrics", "").await;
     assert_eq!(status, 200);
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
     for line in [
-        concat!(
-            "torc_build_info{version=\"",
-            env!("CARGO_PKG_VERSION"),
-            "\"} 1"
-        ),
+        concat!("torc_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
         "# TYPE torc_clients gauge",
         "torc_clients 5",
         "# TYPE torc_client_reads counter",
@@ -124,35 +91,17 @@ async fn metrics_are_for_prometheus() {
 async fn the_log_filter_is_for_this_machine_only() {
     let pages = pages(Told::default());
     assert_eq!(pages.get("/log-level").await, (200, "info\n".to_owned()));
-    let (status, _, body) = pages
-        .ask(Method::PUT, "/log-level", "warn,torc::ring=debug")
-        .await;
+    let (status, _, body) = pages.ask(Method::PUT, "/log-level", "warn,torc::ring=debug").await;
     assert_eq!((status, body.as_str()), (200, "torc::ring=debug,warn\n"));
     let (status, _, body) = pages.ask(Method::PUT, "/log-level", "torc=loud").await;
     assert_eq!(status, 400, "{body}");
-    let (status, _, _) = pages
-        .ask(Method::PUT, "/log-level", &"x".repeat(5_000))
-        .await;
+    let (status, _, _) = pages.ask(Method::PUT, "/log-level", &"x".repeat(5_000)).await;
     assert_eq!(status, 400);
     for caller in ["10.0.0.9:77", "[::ffff:10.0.0.9]:77"] {
-        let (status, _, _) = pages
-            .ask_from(caller, Method::PUT, "/log-level", "trace")
-            .await;
+        let (status, _, _) = pages.ask_from(caller, Method::PUT, "/log-level", "trace").await;
         assert_eq!(status, 403);
-        assert_eq!(
-            pages
-                .ask_from(caller, Method::GET, "/log-level", "")
-                .await
-                .0,
-            403
-        );
+        assert_eq!(pages.ask_from(caller, Method::GET, "/log-level", "").await.0, 403);
     }
     assert_eq!(pages.log.filter(), "torc::ring=debug,warn");
-    assert_eq!(
-        pages
-            .ask_from("[::1]:77", Method::GET, "/log-level", "")
-            .await
-            .0,
-        200
-    );
+    assert_eq!(pages.ask_from("[::1]:77", Method::GET, "/log-level", "").await.0, 200);
 }

@@ -16,10 +16,7 @@ fn listeners_are_cut_at_the_last_colon() {
         ("[::1]:8102", tcp("::1", 8102)),
         (":::8102", tcp("::", 8102)),
         ("0.0.0.0:0", tcp("0.0.0.0", 0)),
-        (
-            "/run/torc.sock",
-            Some(Endpoint::Unix("/run/torc.sock".into())),
-        ),
+        ("/run/torc.sock", Some(Endpoint::Unix("/run/torc.sock".into()))),
         (":8102", None),
         ("[]:8102", None),
         ("*:8102", None),
@@ -51,13 +48,7 @@ fn a_store_has_a_weight_and_maybe_a_name() {
     ] {
         assert_eq!(ServerAddr::parse(text).unwrap().name, name, "{text}");
     }
-    for text in [
-        "127.0.0.1:6379",
-        "127.0.0.1",
-        "/run/redis.sock",
-        "127.0.0.1:0:1",
-        ":6379:1",
-    ] {
+    for text in ["127.0.0.1:6379", "127.0.0.1", "/run/redis.sock", "127.0.0.1:0:1", ":6379:1"] {
         assert!(ServerAddr::parse(text).is_err(), "{text}");
     }
 }
@@ -66,10 +57,7 @@ fn a_store_has_a_weight_and_maybe_a_name() {
 fn seeds_are_read_from_the_right() {
     let seed = Seed::parse("fe80::7:8101:rack-1:dc1:1,2 node7").unwrap();
     assert_eq!(seed.address, HostPort::new("fe80::7", 8101));
-    assert_eq!(
-        (seed.rack.as_str(), seed.datacenter.as_str()),
-        ("rack-1", "dc1")
-    );
+    assert_eq!((seed.rack.as_str(), seed.datacenter.as_str()), ("rack-1", "dc1"));
     assert_eq!(seed.tokens, DynToken::parse_config_list("1,2").unwrap());
     assert_eq!(seed.name.as_deref(), Some("node7"));
     for text in [
@@ -84,10 +72,7 @@ fn seeds_are_read_from_the_right() {
     ] {
         assert!(Seed::parse(text).is_err(), "{text}");
     }
-    assert_eq!(
-        "10.0.0.1:8101:r:dc:7".parse::<Seed>().unwrap().tokens.len(),
-        1
-    );
+    assert_eq!("10.0.0.1:8101:r:dc:7".parse::<Seed>().unwrap().tokens.len(), 1);
     assert_eq!(
         "10.0.0.1:r:dc:7".parse::<Seed>().unwrap_err().to_string(),
         "`10.0.0.1:r:dc:7` has 4 of the 5 fields; expected host:port:rack:dc:tokens [name]"
@@ -102,23 +87,14 @@ fn the_own_address_comes_from_the_file_then_the_environment_then_the_listener() 
     };
     let none = |_: &str| None;
     let found = own(&["advertise: '[::5]'"], &ec2).unwrap();
-    assert_eq!(
-        (found.address, found.source),
-        (HostPort::new("::5", 8101), "advertise")
-    );
+    assert_eq!((found.address, found.source), (HostPort::new("::5", 8101), "advertise"));
     let found = own(&["advertise: n.example:99"], &ec2).unwrap();
     assert_eq!(found.address, HostPort::new("n.example", 99));
     let found = own(&[], &ec2).unwrap();
-    assert_eq!(
-        (found.address.host.as_str(), found.source),
-        ("ec2.example", "EC2_PUBLIC_HOSTNAME")
-    );
+    assert_eq!((found.address.host.as_str(), found.source), ("ec2.example", "EC2_PUBLIC_HOSTNAME"));
     assert_eq!(found.warning, None);
     let found = own(&["env: network"], &ec2).unwrap();
-    assert_eq!(
-        (found.address.host.as_str(), found.source),
-        ("127.0.0.1", "dyn_listen")
-    );
+    assert_eq!((found.address.host.as_str(), found.source), ("127.0.0.1", "dyn_listen"));
     assert_eq!(
         found.warning.as_deref(),
         Some("a C node would announce ec2.example from EC2_PUBLIC_HOSTNAME, whatever `env` says")
@@ -138,8 +114,5 @@ fn the_first_peer_table_is_the_node_and_its_seeds() {
     let names: Vec<&str> = peers.iter().map(|p| p.name.as_str()).collect();
     assert_eq!(names, ["10.0.0.1:8101", "two", "10.0.0.3:8101"]);
     assert_eq!(peers.iter().filter(|p| p.is_local).count(), 1);
-    assert_eq!(
-        (peers[2].port, peers[2].dc.as_str(), peers[2].id.0),
-        (8101, "d", 2)
-    );
+    assert_eq!((peers[2].port, peers[2].dc.as_str(), peers[2].id.0), (8101, "d", 2));
 }

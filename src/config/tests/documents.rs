@@ -22,9 +22,7 @@ fn key_paths(keys: &[Key], prefix: &str, into: &mut BTreeSet<String>) {
 fn the_reference_documents_every_key_and_no_other() {
     let mut known = BTreeSet::new();
     key_paths(Pool::KEYS, "", &mut known);
-    let rows = REFERENCE
-        .lines()
-        .filter_map(|l| l.strip_prefix("| `")?.split_once('`'));
+    let rows = REFERENCE.lines().filter_map(|l| l.strip_prefix("| `")?.split_once('`'));
     let documented: BTreeSet<String> = rows.map(|(key, _)| key.to_owned()).collect();
     assert_eq!(documented, known);
 }
@@ -43,10 +41,7 @@ fn every_key_has_a_description_in_the_schema() {
 #[test]
 fn the_schema_file_is_current() {
     let kept = include_str!("../../../conf/torc.schema.json");
-    assert!(
-        kept == json_schema_text(),
-        "run: torc schema > conf/torc.schema.json"
-    );
+    assert!(kept == json_schema_text(), "run: torc schema > conf/torc.schema.json");
 }
 
 fn yaml_files(folder: &Path, into: &mut Vec<PathBuf>) {
@@ -63,10 +58,7 @@ fn yaml_files(folder: &Path, into: &mut Vec<PathBuf>) {
 #[test]
 fn the_examples_load_without_warnings() {
     let mut files = Vec::new();
-    yaml_files(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("conf"),
-        &mut files,
-    );
+    yaml_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("conf"), &mut files);
     assert!(files.len() >= 8, "{files:?}");
     for file in files {
         let loaded = Config::load(&file, None).unwrap_or_else(|e| panic!("{e}"));

@@ -144,18 +144,11 @@ fn what_is_no_pool_is_said_so() {
             "f.yml:2:1: `b` would be a second pool\n 2 | b: {}\n   | ^\n   = accepted: one root \
              key with the settings below it, as in `dyn_o_mite:`\n   = the first begins on line 1",
         ),
-        (
-            "a:\n",
-            "f.yml:1:3: expected a map of settings, found nothing\n 1 | a:\n   |   ^",
-        ),
+        ("a:\n", "f.yml:1:3: expected a map of settings, found nothing\n 1 | a:\n   |   ^"),
     ] {
         let found = errors_of(text);
         assert_eq!(
-            found
-                .lines()
-                .take(expected.lines().count())
-                .collect::<Vec<_>>()
-                .join("\n"),
+            found.lines().take(expected.lines().count()).collect::<Vec<_>>().join("\n"),
             expected
         );
     }
@@ -163,13 +156,8 @@ fn what_is_no_pool_is_said_so() {
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let error = Config::load(Path::new("/nonexistent/torc.yml"), None)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("/nonexistent/torc.yml: cannot be read: "),
-        "{error}"
-    );
+    let error = Config::load(Path::new("/nonexistent/torc.yml"), None).unwrap_err().to_string();
+    assert!(error.starts_with("/nonexistent/torc.yml: cannot be read: "), "{error}");
 }
 
 #[test]

@@ -53,10 +53,7 @@ dyn_o_mite:
 
 #[test]
 fn all_names_of_the_reference_are_accepted_and_those_without_effect_named_once() {
-    assert_eq!(
-        REFERENCE_FILE.lines().filter(|l| l.contains(": ")).count() + 1,
-        42
-    );
+    assert_eq!(REFERENCE_FILE.lines().filter(|l| l.contains(": ")).count() + 1, 42);
     let Loaded { config, warnings } = load(REFERENCE_FILE).unwrap();
     assert_eq!(
         warnings,
@@ -96,27 +93,14 @@ fn all_names_of_the_reference_are_accepted_and_those_without_effect_named_once()
 
 #[test]
 fn scalars_arrive_as_they_are_written() {
-    for text in [
-        "007",
-        "0x10",
-        "no",
-        "1.50",
-        "2026-01-01",
-        "'null'",
-        "1e3",
-        "+5",
-        "0o17",
-    ] {
+    for text in ["007", "0x10", "no", "1.50", "2026-01-01", "'null'", "1e3", "+5", "0o17"] {
         let config = with(&[&format!("rack: {text}")]).config;
         assert_eq!(config.rack, text.trim_matches('\''));
     }
     let token = "10000000000000000000000007";
     let text = SMALLEST.replace("tokens: 1", &format!("tokens: {token}"));
     let loaded = load(&text).unwrap();
-    assert_eq!(
-        loaded.config.tokens,
-        DynToken::parse_config_list(token).unwrap()
-    );
+    assert_eq!(loaded.config.tokens, DynToken::parse_config_list(token).unwrap());
     let warning = "token 10000000000000000000000007 is above 4294967295 and does not mean its \
         decimal value: all nodes, C ones too, agree on another place (`torc token -c FILE KEY` \
         shows owners)";
@@ -125,18 +109,9 @@ fn scalars_arrive_as_they_are_written() {
 
 #[test]
 fn false_is_a_value_and_zero_the_references_default() {
-    let config = with(&[
-        "preconnect: false",
-        "timeout: 0",
-        "mbuf_size: 0",
-        "backlog: 0",
-    ])
-    .config;
+    let config = with(&["preconnect: false", "timeout: 0", "mbuf_size: 0", "backlog: 0"]).config;
     assert!(!config.store_link.preconnect);
-    assert_eq!(
-        (config.timeout_ms, config.peers.mbuf_size, config.backlog),
-        (5_000, 16_384, 512)
-    );
+    assert_eq!((config.timeout_ms, config.peers.mbuf_size, config.backlog), (5_000, 16_384, 512));
 }
 
 #[test]
@@ -149,14 +124,9 @@ fn block_and_flow_style_read_alike() {
     assert_eq!(config, load(block).unwrap().config);
     assert_eq!(
         config,
-        load(&block.replace("  tokens:\n  - 1\n  - 2\n", "  tokens: 1,2\n"))
-            .unwrap()
-            .config
+        load(&block.replace("  tokens:\n  - 1\n  - 2\n", "  tokens: 1,2\n")).unwrap().config
     );
-    assert_eq!(
-        (config.tokens.len(), config.limits.client_in_flight),
-        (2, 7)
-    );
+    assert_eq!((config.tokens.len(), config.limits.client_in_flight), (2, 7));
 }
 
 #[test]
@@ -182,26 +152,15 @@ fn own_settings_are_read() {
     assert!(!config.cluster.gossips() && config.cluster.phi_threshold == 9.5);
     assert_eq!(config.embedded.memory_bytes_max, ByteSize(2 << 30));
     assert_eq!(config.limits.inline_bytes_max.as_usize(), 32_768);
-    assert_eq!(
-        config.auth.requirepass.as_ref().unwrap().expose(),
-        "secret1"
-    );
-    assert!(
-        !format!("{config:?}").contains("secret1"),
-        "passwords are not shown"
-    );
+    assert_eq!(config.auth.requirepass.as_ref().unwrap().expose(), "secret1");
+    assert!(!format!("{config:?}").contains("secret1"), "passwords are not shown");
 }
 
 #[test]
 fn sizes_take_units() {
-    for (text, bytes) in [
-        ("0", 0),
-        ("17", 17),
-        ("17b", 17),
-        ("1k", 1_000),
-        ("1KB", 1_024),
-        ("64mb", 64 << 20),
-    ] {
+    for (text, bytes) in
+        [("0", 0), ("17", 17), ("17b", 17), ("1k", 1_000), ("1KB", 1_024), ("64mb", 64 << 20)]
+    {
         let config = with(&[&format!("embedded: {{memory_bytes_max: {text}}}")]).config;
         assert_eq!(config.embedded.memory_bytes_max, ByteSize(bytes), "{text}");
     }

@@ -24,29 +24,16 @@ fn faults(lines: &[&str]) -> Vec<String> {
 fn what_is_required_is_named() {
     let errors = load("pool:\n  rack: r\n").unwrap_err();
     let what: Vec<&str> = errors.errors.iter().map(|e| e.what.as_str()).collect();
-    assert_eq!(
-        what,
-        [
-            "`listen` is missing",
-            "`tokens` is missing",
-            "no store is given"
-        ]
-    );
+    assert_eq!(what, ["`listen` is missing", "`tokens` is missing", "no store is given"]);
     assert_eq!(errors.errors[2].place.as_ref().map(|p| p.line), Some(2));
 }
 
 #[test]
 fn a_node_has_one_store() {
-    assert_eq!(
-        faults(&["servers: 1.1.1.1:1:1"]),
-        ["`servers` and `datastore` are both given"]
-    );
+    assert_eq!(faults(&["servers: 1.1.1.1:1:1"]), ["`servers` and `datastore` are both given"]);
     let two =
         "pool:\n  listen: 1.1.1.1:1\n  tokens: 1\n  servers:\n  - 1.1.1.1:1:1\n  - 1.1.1.2:1:1\n";
-    assert_eq!(
-        load(two).unwrap_err().errors[0].what,
-        "2 servers, but a node has one store"
-    );
+    assert_eq!(load(two).unwrap_err().errors[0].what, "2 servers, but a node has one store");
     assert_eq!(faults(&["datastore: redis"]).len(), 1);
 }
 
@@ -56,64 +43,31 @@ fn values_out_of_range_are_refused() {
         ("mbuf_size: 100", "100 is out of range"),
         ("mbuf_size: 1000", "1000 is no multiple of 16"),
         ("rack: a:b", "`rack` has a `:`, a `|` or a blank"),
-        (
-            "stats_listen: /tmp/x",
-            "the admin port cannot be a Unix socket",
-        ),
-        (
-            "stats_listen: 0.0.0.0:8102",
-            "`stats_listen` and `listen` are the same address",
-        ),
+        ("stats_listen: /tmp/x", "the admin port cannot be a Unix socket"),
+        ("stats_listen: 0.0.0.0:8102", "`stats_listen` and `listen` are the same address"),
         ("workers: 5000", "too many workers"),
         ("timeout: -5", "`-5` is not a number"),
-        (
-            "timeout: 99999999999",
-            "`99999999999` is more than 4294967295",
-        ),
+        ("timeout: 99999999999", "`99999999999` is more than 4294967295"),
         ("data_store: 2", "`2` is not a data store"),
         ("hash: MURMUR", "`MURMUR` is not a hash"),
         ("hash_tag: '{'", "`{` has 1 bytes"),
-        (
-            "secure_server_option: al",
-            "`al` is not a choice of links to encrypt",
-        ),
+        ("secure_server_option: al", "`al` is not a choice of links to encrypt"),
         ("dyn_seed_provider: dns", "`dns` is not a seed provider"),
-        (
-            "read_consistency: DC_ONEX",
-            "`DC_ONEX` is not a consistency level",
-        ),
+        ("read_consistency: DC_ONEX", "`DC_ONEX` is not a consistency level"),
         ("hash_tag: {}", "expected one value, found a map"),
         ("rack:", "a value is missing"),
         ("rack: ~", "a value is missing"),
         ("rack: ''", "a value is missing"),
-        (
-            "limits: {client_in_flight: 0}",
-            "`client_in_flight` 0 would stop the node",
-        ),
-        (
-            "limits: {request_bulk_bytes_max: 5gb}",
-            "too large for one argument",
-        ),
-        (
-            "cluster: {gossip_interval_ms: 0}",
-            "gossip needs a time between rounds",
-        ),
-        (
-            "cluster: {phi_threshold: -1}",
-            "`-1` is not a positive number",
-        ),
+        ("limits: {client_in_flight: 0}", "`client_in_flight` 0 would stop the node"),
+        ("limits: {request_bulk_bytes_max: 5gb}", "too large for one argument"),
+        ("cluster: {gossip_interval_ms: 0}", "gossip needs a time between rounds"),
+        ("cluster: {phi_threshold: -1}", "`-1` is not a positive number"),
         ("cluster: 5", "expected a map of settings, found text"),
         ("auth: {store_password: x}", "this store has no AUTH"),
         ("default_bucket_type: x", "`x` is no bucket type"),
         ("bucket_types: [{prefix: a}]", "a bucket type has no `name`"),
-        (
-            "bucket_types: [{name: a}, {name: a}]",
-            "bucket type `a` is listed twice",
-        ),
-        (
-            "bucket_types: [{name: a, n_val: 0}]",
-            "`n_val` 0 would keep a key nowhere",
-        ),
+        ("bucket_types: [{name: a}, {name: a}]", "bucket type `a` is listed twice"),
+        ("bucket_types: [{name: a, n_val: 0}]", "`n_val` 0 would keep a key nowhere"),
     ] {
         assert_eq!(faults(&[line]), [what], "{line}");
     }
@@ -124,54 +78,33 @@ fn tokens_must_suit_the_hash() {
     let wide = "0x000000000000000000000000000000ff";
     assert_eq!(
         faults(&[&format!("tokens: {wide}")]),
-        [format!(
-            "token {wide} of this node lies above every murmur key"
-        )]
+        [format!("token {wide} of this node lies above every murmur key")]
     );
     assert_eq!(
         faults(&["hash: murmur3"]),
         ["token 1 of this node has one word; every murmur3 key lies above it"]
     );
+    assert_eq!(faults(&["hash: murmur3", &format!("tokens: {wide}")]), Vec::<String>::new());
     assert_eq!(
-        faults(&["hash: murmur3", &format!("tokens: {wide}")]),
-        Vec::<String>::new()
-    );
-    assert_eq!(
-        faults(&[
-            "hash: murmur3",
-            &format!("tokens: {wide}"),
-            "enable_gossip: true"
-        ]),
+        faults(&["hash: murmur3", &format!("tokens: {wide}"), "enable_gossip: true"]),
         ["gossip with C nodes cannot carry the four-word tokens of murmur3"]
     );
     assert_eq!(
         faults(&["tokens: -5"]),
         ["token -5 of this node is negative, which C nodes order otherwise"]
     );
-    assert_eq!(
-        faults(&["tokens: -5", "cluster: {torc_only: true}"]),
-        Vec::<String>::new()
-    );
+    assert_eq!(faults(&["tokens: -5", "cluster: {torc_only: true}"]), Vec::<String>::new());
 }
 
 #[test]
 fn a_token_is_owned_once_in_a_rack() {
     let expected = ["token 1 in rack localrack is both this node's and 10.0.0.2:8101's"];
-    assert_eq!(
-        faults(&["dyn_seeds: ['10.0.0.2:8101:localrack:localdc:1']"]),
-        expected
-    );
-    assert_eq!(
-        faults(&["tokens: 4,4"]),
-        ["token 4 is given twice for this node"]
-    );
+    assert_eq!(faults(&["dyn_seeds: ['10.0.0.2:8101:localrack:localdc:1']"]), expected);
+    assert_eq!(faults(&["tokens: 4,4"]), ["token 4 is given twice for this node"]);
     let twice = "dyn_seeds: ['10.0.0.2:8101:r:d:1', '10.0.0.2:8101:r:d:2']";
     assert_eq!(faults(&[twice]), ["10.0.0.2:8101 is listed twice"]);
     let other_rack = "dyn_seeds: ['10.0.0.2:8101:r2:localdc:1']";
-    assert_eq!(
-        faults(&["dyn_listen: 10.0.0.1:8101", other_rack]),
-        Vec::<String>::new()
-    );
+    assert_eq!(faults(&["dyn_listen: 10.0.0.1:8101", other_rack]), Vec::<String>::new());
 }
 
 #[test]
@@ -183,52 +116,25 @@ fn the_node_itself_may_be_listed() {
         "dyn_seeds: ['10.0.0.1:8101:r:d:1', '10.0.0.2:8101:r:d:2']",
     ]);
     assert_eq!(loaded.config.seeds.len(), 1);
-    assert_eq!(
-        loaded.warnings,
-        ["dyn_seeds: 10.0.0.1:8101 is this node itself and is left out"]
-    );
+    assert_eq!(loaded.warnings, ["dyn_seeds: 10.0.0.1:8101 is this node itself and is left out"]);
 }
 
 #[test]
 fn what_works_but_surprises_is_a_warning() {
     for (lines, start) in [
-        (
-            vec!["enable_gossip: true", "dyn_listen: 10.0.0.1:9000"],
-            "gossip of C nodes carries no",
-        ),
-        (
-            vec!["dyn_seeds: 10.0.0.2:8101:r:d:2"],
-            "peers on other hosts cannot reach",
-        ),
-        (
-            vec!["read_repairs_enabled: true"],
-            "`read_repairs_enabled` has no effect while",
-        ),
-        (
-            vec!["enable_gossip: true", "bucket_types: [{name: a, n_val: 1}]"],
-            "`n_val` has no",
-        ),
-        (
-            vec!["enable_gossip: false"],
-            "other than in Dynomite: `enable_gossip: false` is about",
-        ),
-        (
-            vec!["datastore_connections: 256"],
-            "other than in Dynomite: `datastore_connections`",
-        ),
+        (vec!["enable_gossip: true", "dyn_listen: 10.0.0.1:9000"], "gossip of C nodes carries no"),
+        (vec!["dyn_seeds: 10.0.0.2:8101:r:d:2"], "peers on other hosts cannot reach"),
+        (vec!["read_repairs_enabled: true"], "`read_repairs_enabled` has no effect while"),
+        (vec!["enable_gossip: true", "bucket_types: [{name: a, n_val: 1}]"], "`n_val` has no"),
+        (vec!["enable_gossip: false"], "other than in Dynomite: `enable_gossip: false` is about"),
+        (vec!["datastore_connections: 256"], "other than in Dynomite: `datastore_connections`"),
     ] {
         let warnings = with(&lines).warnings;
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with(start), "{warnings:?}");
     }
-    assert_eq!(
-        with(&["distribution: vnode"]).warnings,
-        Vec::<String>::new()
-    );
-    let text = SMALLEST.replace(
-        "datastore: embedded",
-        "servers: 1.1.1.1:1:1\n  embedded: {}",
-    );
+    assert_eq!(with(&["distribution: vnode"]).warnings, Vec::<String>::new());
+    let text = SMALLEST.replace("datastore: embedded", "servers: 1.1.1.1:1:1\n  embedded: {}");
     let expected = "f.yml:5: `embedded` has no effect without `datastore: embedded`";
     assert_eq!(load(&text).unwrap().warnings, [expected]);
 }
@@ -247,25 +153,13 @@ fn settings_of_the_command_line_fill_gaps_only() {
     let mbuf_size = |text: String, fallback: &str| {
         let fallback = Some(fallback.to_owned());
         let file = (Path::new("f.yml"), text);
-        let loaded = Config::from_texts(Texts {
-            file,
-            overlay: None,
-            fallback,
-        });
-        loaded
-            .map(|l| l.config.peers.mbuf_size)
-            .map_err(|errors| errors.to_string())
+        let loaded = Config::from_texts(Texts { file, overlay: None, fallback });
+        loaded.map(|l| l.config.peers.mbuf_size).map_err(|errors| errors.to_string())
     };
     assert_eq!(mbuf_size(SMALLEST.into(), "mbuf_size: 512"), Ok(512));
-    assert_eq!(
-        mbuf_size(SMALLEST.to_owned() + "  mbuf_size: 1024", "mbuf_size: 512"),
-        Ok(1024)
-    );
+    assert_eq!(mbuf_size(SMALLEST.to_owned() + "  mbuf_size: 1024", "mbuf_size: 512"), Ok(1024));
     let refused = mbuf_size(SMALLEST.into(), "mbuf_size: 7").unwrap_err();
-    assert!(
-        refused.starts_with("command line:1:12: 7 is out of range"),
-        "{refused}"
-    );
+    assert!(refused.starts_with("command line:1:12: 7 is out of range"), "{refused}");
 }
 
 #[test]
@@ -275,21 +169,11 @@ fn an_overlay_is_laid_over_the_pool() {
         "pool:\n  limits: {idle_timeout_ms: 9}\n  cluster: {name: x}\n",
     ] {
         let config = overlaid(over).unwrap().config;
-        assert_eq!(
-            (
-                config.limits.client_in_flight,
-                config.limits.idle_timeout_ms
-            ),
-            (5, 9)
-        );
+        assert_eq!((config.limits.client_in_flight, config.limits.idle_timeout_ms), (5, 9));
         assert_eq!(config.cluster_name(), "x");
     }
     assert_eq!(
-        overlaid("limits: {client_in_flight: 6}")
-            .unwrap()
-            .config
-            .limits
-            .client_in_flight,
+        overlaid("limits: {client_in_flight: 6}").unwrap().config.limits.client_in_flight,
         6
     );
 }

@@ -19,10 +19,7 @@ fn record() -> Record {
     }
 }
 
-const BEAT: Heartbeat = Heartbeat {
-    beat: 1234,
-    age_ms: Some(560),
-};
+const BEAT: Heartbeat = Heartbeat { beat: 1234, age_ms: Some(560) };
 
 #[test]
 fn records_round_trip() {
@@ -51,11 +48,7 @@ fn records_beyond_the_limits_are_refused() {
         |m| m.tokens[0] = vec![2, 1, 0, 0],
         |m| m.tokens[0] = vec![3, 1, 0, 0, 0],
         |m| m.generation = 0,
-        |m| {
-            m.attributes = (0..=ATTRIBUTES_MAX)
-                .map(|i| (i.to_string(), "".into()))
-                .collect()
-        },
+        |m| m.attributes = (0..=ATTRIBUTES_MAX).map(|i| (i.to_string(), "".into())).collect(),
     ];
     for (number, change) in changes.into_iter().enumerate() {
         let mut bad = good.clone();
@@ -67,12 +60,8 @@ fn records_beyond_the_limits_are_refused() {
 
 #[test]
 fn messages_beyond_the_limits_are_refused() {
-    let mut message = Gossip {
-        step: Step::Syn.into(),
-        host: "h".into(),
-        port: 1,
-        ..Gossip::default()
-    };
+    let mut message =
+        Gossip { step: Step::Syn.into(), host: "h".into(), port: 1, ..Gossip::default() };
     assert!(Gossip::read(&message.encode_to_vec()).is_some());
     message.wants = vec![1; ENTRIES_MAX + 1];
     assert!(Gossip::read(&message.encode_to_vec()).is_none());
@@ -90,9 +79,5 @@ fn ages_travel_in_coarse_units() {
     assert_eq!(trip(beat(Some(569))), beat(Some(560)));
     assert_eq!(trip(beat(None)), beat(None));
     assert_eq!(trip(beat(Some(u64::MAX))), beat(None));
-    assert_eq!(
-        Heartbeat::from_wire(0, 5).age_ms,
-        None,
-        "no heartbeat, no age"
-    );
+    assert_eq!(Heartbeat::from_wire(0, 5).age_ms, None, "no heartbeat, no age");
 }

@@ -72,10 +72,7 @@ pub(super) fn token(i: usize) -> u32 {
 /// A body as a C node would send it.
 pub(super) fn record(node: &LocalNode, host: &str, timestamp: u64, state: u32) -> String {
     let token = node.tokens[0].low_word();
-    format!(
-        "{}${}${token},{timestamp},{state},{host}",
-        node.dc, node.rack
-    )
+    format!("{}${}${token},{timestamp},{state},{host}", node.dc, node.rack)
 }
 
 pub(super) fn tell(world: &mut World, body: &str) {

@@ -4,10 +4,7 @@ use super::world::{World, defaults, local};
 use crate::gossip::message::Heartbeat;
 use crate::gossip::{Record, Source};
 
-const SILENT: Heartbeat = Heartbeat {
-    beat: 0,
-    age_ms: None,
-};
+const SILENT: Heartbeat = Heartbeat { beat: 0, age_ms: None };
 
 /// A quiet ring of `n` nodes that know each other.
 fn acquainted(n: usize) -> World {
@@ -16,10 +13,7 @@ fn acquainted(n: usize) -> World {
     for i in 0..n {
         world.start(local(i), defaults(), vec![]);
     }
-    let records: Vec<Record> = world
-        .alive()
-        .map(|(_, m)| m.local().record().clone())
-        .collect();
+    let records: Vec<Record> = world.alive().map(|(_, m)| m.local().record().clone()).collect();
     for i in 0..n {
         let m = world.nodes[i].membership.as_mut().unwrap();
         for record in &records {
@@ -42,10 +36,7 @@ fn bytes_per_node_second(n: usize) -> u64 {
 fn the_cost_of_a_node_is_flat() {
     let small = bytes_per_node_second(100);
     let large = bytes_per_node_second(400);
-    assert!(
-        large <= small * 11 / 10,
-        "{small} bytes a second grow to {large}"
-    );
+    assert!(large <= small * 11 / 10, "{small} bytes a second grow to {large}");
     assert!(large <= 40_000, "{large} bytes a second");
 }
 
@@ -64,9 +55,7 @@ fn news_reach_a_large_ring_in_a_few_rounds() {
     let n = 150;
     let mut world = acquainted(n);
     world.run(300);
-    world
-        .poke(7, |m, _| m.set_attribute("news", Some("yes")))
-        .unwrap();
+    world.poke(7, |m, _| m.set_attribute("news", Some("yes"))).unwrap();
     let slot = world.nodes[7].local.slot();
     let took = world.run_until(4000, |world| {
         world.alive().all(|(_, m)| {

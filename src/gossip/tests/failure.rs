@@ -20,10 +20,7 @@ fn a_dead_node_is_down_everywhere_within_three_seconds() {
             world.kill(n - 1);
             let took = world.run_until(4000, |w| w.down_everywhere(n - 1));
             assert!(took <= 3000, "{n} nodes, seed {rng_seed}: {took} ms");
-            assert!(
-                took >= 2000,
-                "{n} nodes, seed {rng_seed}: {took} ms is hasty"
-            );
+            assert!(took >= 2000, "{n} nodes, seed {rng_seed}: {took} ms is hasty");
             assert_eq!(world.downs(&[n - 1]), []);
         }
     }
@@ -188,10 +185,7 @@ fn frames_on_our_own_connections_are_signs_of_life() {
     assert_eq!(world.reach(0, &slot(1)), Some(Reach::Up));
     assert!(world.m(0).member(id).unwrap().last_heard() == Some(world.now.minus(40)));
     let took = world.run_until(5000, |w| w.is_down_at(0, &slot(1)));
-    assert!(
-        (3500..3700).contains(&took),
-        "{took} ms after one frame a second"
-    );
+    assert!((3500..3700).contains(&took), "{took} ms after one frame a second");
     let now = world.now;
     assert!(world.m(0).phi(id, now).unwrap() >= 7.9);
     world.poke(0, |m, now| m.observe(id, now, now));
@@ -219,10 +213,7 @@ fn an_operator_may_hold_a_peer_down_for_one_node() {
     let id = world.id(0, &slot(1));
     assert!(world.poke(0, |m, now| m.force_down(id, true, now)));
     world.run(5000);
-    assert_eq!(
-        world.reach(0, &slot(1)),
-        Some(Reach::Down(DownCause::Operator))
-    );
+    assert_eq!(world.reach(0, &slot(1)), Some(Reach::Down(DownCause::Operator)));
     assert_eq!(world.reach(2, &slot(1)), Some(Reach::Up));
     world.poke(0, |m, now| m.force_down(id, false, now));
     assert_eq!(world.reach(0, &slot(1)), Some(Reach::Up));

@@ -28,11 +28,8 @@ fn a_replacement_takes_the_slot_and_keeps_it() {
     heir.addr = Addr::new("10.9.9.9", 8101);
     world.start(heir.clone(), defaults(), vec![seed(0), seed(3)]);
     world.run_until(3000, World::all_up);
-    let moved = EventKind::Moved {
-        from: local(3).addr,
-        to: heir.addr.clone(),
-        source: Source::Gossip,
-    };
+    let moved =
+        EventKind::Moved { from: local(3).addr, to: heir.addr.clone(), source: Source::Gossip };
     for i in [0, 1, 2, 4, 5] {
         assert_eq!(addr_of(&mut world, i, 3), heir.addr);
         assert!(world.events(i, &slot(3)).contains(&moved));
@@ -47,11 +44,7 @@ fn a_replacement_takes_the_slot_and_keeps_it() {
         world.poke(i, |m, now| m.update_seeds(stale, now));
     }
     world.run(5000);
-    assert!(
-        (0..6)
-            .filter(|i| *i != 3)
-            .all(|i| addr_of(&mut world, i, 3) == heir.addr)
-    );
+    assert!((0..6).filter(|i| *i != 3).all(|i| addr_of(&mut world, i, 3) == heir.addr));
 }
 
 #[test]
@@ -63,18 +56,12 @@ fn of_two_nodes_with_one_slot_the_older_refuses_to_serve() {
     world.run(4000);
     assert_eq!(world.m(2).duplicate(), Some(&double.addr));
     assert_eq!(world.m(i).duplicate(), None);
-    let told = EventKind::Duplicate {
-        holder: double.addr.clone(),
-    };
+    let told = EventKind::Duplicate { holder: double.addr.clone() };
     let events = world.events(2, &slot(2));
     assert_eq!(events.iter().filter(|e| **e == told).count(), 1);
     let sent = world.m(2).counters().sent;
     world.run(5000);
-    assert_eq!(
-        world.m(2).counters().sent,
-        sent,
-        "it speaks for the slot no more"
-    );
+    assert_eq!(world.m(2).counters().sent, sent, "it speaks for the slot no more");
     assert_eq!(addr_of(&mut world, 0, 2), double.addr);
 }
 
@@ -118,11 +105,7 @@ fn who_leaves_is_gone_everywhere_and_may_come_back() {
     let mut world = settled(8);
     world.poke(5, |m, now| m.leave(now));
     world.run(1500);
-    assert_eq!(
-        world.m(5).peers().len(),
-        8,
-        "it still knows itself and the ring"
-    );
+    assert_eq!(world.m(5).peers().len(), 8, "it still knows itself and the ring");
     world.kill(5);
     for i in (0..8).filter(|i| *i != 5) {
         assert_eq!(world.reach(i, &slot(5)), None);
@@ -239,12 +222,7 @@ fn ids_stay_and_are_never_given_twice() {
 #[test]
 fn states_set_by_an_operator_are_told() {
     let mut world = settled(3);
-    for claim in [
-        Claim::Standby,
-        Claim::WritesOnly,
-        Claim::Resuming,
-        Claim::Normal,
-    ] {
+    for claim in [Claim::Standby, Claim::WritesOnly, Claim::Resuming, Claim::Normal] {
         world.poke(1, |m, now| m.set_local_claim(claim, now));
         world.run(1500);
         for i in [0, 1, 2] {

@@ -61,10 +61,7 @@ fn seeds_are_planned_for_before_they_answer() {
     let peer = peers.iter().find(|p| p.tokens == local(1).tokens).unwrap();
     assert!(peer.routable() && peer.state == PeerState::Normal && !peer.is_torc);
     assert!(Topology::build(peers).is_ok());
-    let added = EventKind::Added {
-        addr: seed(1).addr,
-        source: Source::Seeds,
-    };
+    let added = EventKind::Added { addr: seed(1).addr, source: Source::Seeds };
     assert_eq!(world.events(0, &slot(1)), [added]);
 }
 
@@ -155,11 +152,7 @@ fn tokens_and_ports_and_attributes_are_learnt_whole() {
     rich.tokens.extend(more);
     rich.tokens.extend((0..256).map(DynToken::from_u32));
     let i = world.start(rich.clone(), defaults(), vec![seed(0)]);
-    world
-        .poke(i, |m, _| {
-            m.set_attribute("documents", Some("10.0.0.4:7701"))
-        })
-        .unwrap();
+    world.poke(i, |m, _| m.set_attribute("documents", Some("10.0.0.4:7701"))).unwrap();
     world.run_until(3000, World::all_up);
     world.run(1000);
     let peers = world.m(1).peers();
@@ -171,9 +164,7 @@ fn tokens_and_ports_and_attributes_are_learnt_whole() {
         record.attributes.get("documents").cloned()
     };
     assert_eq!(documents(&mut world).as_deref(), Some("10.0.0.4:7701"));
-    world
-        .poke(i, |m, _| m.set_attribute("documents", None))
-        .unwrap();
+    world.poke(i, |m, _| m.set_attribute("documents", None)).unwrap();
     world.run(2000);
     assert_eq!(documents(&mut world), None);
 }

@@ -19,15 +19,8 @@ fn any_record() -> impl Strategy<Value = Record> {
         Claim::Forgotten,
     ]);
     // Few slots, addresses and versions, so that they meet.
-    (
-        0usize..4,
-        0usize..4,
-        claims,
-        0u64..4,
-        0u64..4,
-        any::<bool>(),
-    )
-        .prop_map(|(number, at, claim, generation, version, torc)| {
+    (0usize..4, 0usize..4, claims, 0u64..4, 0u64..4, any::<bool>()).prop_map(
+        |(number, at, claim, generation, version, torc)| {
             let holder = local(number);
             Record {
                 slot: holder.slot(),
@@ -41,7 +34,8 @@ fn any_record() -> impl Strategy<Value = Record> {
                 gone_at_ms: if claim.is_gone() { u64::MAX } else { 0 },
                 attributes: Default::default(),
             }
-        })
+        },
+    )
 }
 
 fn any_digest() -> impl Strategy<Value = Digest> {
@@ -55,10 +49,7 @@ fn any_digest() -> impl Strategy<Value = Digest> {
     })
 }
 
-const SILENT: Heartbeat = Heartbeat {
-    beat: 0,
-    age_ms: None,
-};
+const SILENT: Heartbeat = Heartbeat { beat: 0, age_ms: None };
 
 fn message(records: &[Record], digests: Vec<Digest>, step: i32) -> Vec<u8> {
     let gossip = Gossip {
@@ -85,10 +76,7 @@ fn bystander() -> World {
 
 fn view(world: &mut World) -> Vec<Record> {
     let table = &world.m(0).table;
-    table
-        .shared()
-        .map(|slot| table.record(slot).unwrap().clone())
-        .collect()
+    table.shared().map(|slot| table.record(slot).unwrap().clone()).collect()
 }
 
 proptest! {

@@ -20,9 +20,7 @@ fn addr_of(world: &mut World, number: usize) -> Addr {
 fn a_provider_moves_a_slot_nobody_answers_for() {
     let mut world = World::new(1);
     world.start(local(0), defaults(), vec![seed(1), seed(2)]);
-    world.poke(0, |m, now| {
-        m.update_seeds(vec![moved_seed(1, "10.9.9.9"), seed(3)], now)
-    });
+    world.poke(0, |m, now| m.update_seeds(vec![moved_seed(1, "10.9.9.9"), seed(3)], now));
     assert_eq!(addr_of(&mut world, 1).host, "10.9.9.9");
     assert_eq!(world.m(0).peers().len(), 4, "a list removes nobody");
     let peers = world.m(0).peers();
@@ -43,16 +41,9 @@ fn a_provider_has_its_way_once_the_old_holder_is_dead() {
         world.poke(0, |m, now| m.update_seeds(list(), now));
         assert_eq!(addr_of(&mut world, 1), old);
     }
-    let refused = EventKind::Conflict {
-        addr: list()[0].addr.clone(),
-        source: Source::Seeds,
-    };
+    let refused = EventKind::Conflict { addr: list()[0].addr.clone(), source: Source::Seeds };
     let events = world.events(0, &slot(1));
-    assert_eq!(
-        events.iter().filter(|e| **e == refused).count(),
-        1,
-        "said once"
-    );
+    assert_eq!(events.iter().filter(|e| **e == refused).count(), 1, "said once");
     world.run(5000);
     assert!(matches!(world.reach(0, &slot(1)), Some(Reach::Down(_))));
     world.poke(0, |m, now| m.update_seeds(list(), now));
@@ -71,9 +62,7 @@ fn a_guess_never_outlives_what_a_torc_node_says_itself() {
         world.cut_both(2, other);
     }
     world.run(5000);
-    world.poke(0, |m, now| {
-        m.update_seeds(vec![moved_seed(2, "10.9.9.9")], now)
-    });
+    world.poke(0, |m, now| m.update_seeds(vec![moved_seed(2, "10.9.9.9")], now));
     assert_eq!(addr_of(&mut world, 2).host, "10.9.9.9");
     world.cut.clear();
     world.run(3000);

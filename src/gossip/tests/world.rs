@@ -297,10 +297,7 @@ impl World {
 
     /// True when every living node holds every living node up.
     pub(super) fn all_up(&self) -> bool {
-        let slots: Vec<Slot> = self
-            .alive()
-            .map(|(i, _)| self.nodes[i].local.slot())
-            .collect();
+        let slots: Vec<Slot> = self.alive().map(|(i, _)| self.nodes[i].local.slot()).collect();
         self.alive().all(|(i, _)| {
             let up = |slot: &Slot| self.reach(i, slot) == Some(Reach::Up);
             slots.iter().all(up)

@@ -61,13 +61,9 @@ impl Topology {
         peers.sort_by(canonical_order);
         let local = find_local(&peers)?;
         let by_id = index_ids(&peers)?;
-        let groups = peers
-            .chunk_by(|a, b| a.dc == b.dc && a.rack == b.rack)
-            .collect::<Vec<_>>();
+        let groups = peers.chunk_by(|a, b| a.dc == b.dc && a.rack == b.rack).collect::<Vec<_>>();
         if groups.len() > RACKS_MAX {
-            return Err(TopologyError::TooManyRacks {
-                count: groups.len(),
-            });
+            return Err(TopologyError::TooManyRacks { count: groups.len() });
         }
 
         let mut first = 0;
@@ -150,18 +146,14 @@ fn find_local(peers: &[Peer]) -> Result<PeerIdx, TopologyError> {
     let (place, first) = locals.next().ok_or(TopologyError::NoLocal)?;
     match locals.next() {
         None => Ok(PeerIdx(place)),
-        Some((_, second)) => Err(TopologyError::TwoLocals {
-            first: first.name.clone(),
-            second: second.name.clone(),
-        }),
+        Some((_, second)) => {
+            Err(TopologyError::TwoLocals { first: first.name.clone(), second: second.name.clone() })
+        }
     }
 }
 
 fn index_ids(peers: &[Peer]) -> Result<Vec<(PeerId, PeerIdx)>, TopologyError> {
-    let mut by_id = (0..)
-        .zip(peers)
-        .map(|(i, p)| (p.id, PeerIdx(i)))
-        .collect::<Vec<_>>();
+    let mut by_id = (0..).zip(peers).map(|(i, p)| (p.id, PeerIdx(i))).collect::<Vec<_>>();
     by_id.sort_unstable();
     match by_id.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         None => Ok(by_id),
@@ -174,14 +166,9 @@ fn index_ids(peers: &[Peer]) -> Result<Vec<(PeerId, PeerIdx)>, TopologyError> {
 }
 
 fn continuum_of(rack: &[Peer], first: u32) -> Continuum {
-    let owning = (first..)
-        .zip(rack)
-        .filter(|(_, peer)| peer.state.owns_arc());
+    let owning = (first..).zip(rack).filter(|(_, peer)| peer.state.owns_arc());
     Continuum::new(owning.flat_map(|(i, peer)| {
-        peer.tokens.iter().map(move |&token| Point {
-            token,
-            peer: PeerIdx(i),
-        })
+        peer.tokens.iter().map(move |&token| Point { token, peer: PeerIdx(i) })
     }))
 }
 

@@ -42,29 +42,20 @@ fn two_dcs(local: u32) -> Vec<Peer> {
 
 fn owner_names(topology: &Topology, token: u32) -> Vec<Option<&str>> {
     let owners = topology.owners(&DynToken::from_u32(token));
-    owners
-        .iter()
-        .map(|owner| owner.map(|idx| topology.peer(idx).name))
-        .collect()
+    owners.iter().map(|owner| owner.map(|idx| topology.peer(idx).name)).collect()
 }
 
 #[test]
 fn racks_of_the_local_datacenter_come_first_and_names_sort_by_length() {
     let topology = Topology::build(two_dcs(3)).unwrap();
-    let racks = topology
-        .racks()
-        .iter()
-        .map(|rack| (rack.name.as_str(), rack.dc_index));
+    let racks = topology.racks().iter().map(|rack| (rack.name.as_str(), rack.dc_index));
     let expected = [("r1", 0), ("r2", 0), ("z", 1), ("rack9", 1), ("rack10", 1)];
     assert_eq!(racks.collect::<Vec<_>>(), expected);
     assert_eq!(topology.local_racks(), 0..2);
     assert_eq!(topology.own_rack(), 1);
     assert_eq!((topology.local_dc(), topology.dc_name(1)), ("a", "b"));
     let dc = &topology.remote_dcs()[0];
-    assert_eq!(
-        (dc.name.as_str(), &dc.racks, dc.preselected),
-        ("b", &(2..5), 3)
-    );
+    assert_eq!((dc.name.as_str(), &dc.racks, dc.preselected), ("b", &(2..5), 3));
 
     let from_b = Topology::build(two_dcs(4)).unwrap();
     assert_eq!(from_b.local_racks(), 0..3);
@@ -126,10 +117,7 @@ fn only_normal_and_joining_peers_that_answer_are_routable() {
         (PeerState::Unknown, false),
     ];
     for (state, routable) in states {
-        let mut one = Peer {
-            state,
-            ..peer(0, "a", "r", &[1])
-        };
+        let mut one = Peer { state, ..peer(0, "a", "r", &[1]) };
         assert_eq!(one.routable(), routable, "{state}");
         one.reachable = false;
         assert!(!one.routable(), "{state}");
@@ -144,19 +132,10 @@ fn a_peer_shows_what_the_table_said() {
     assert!(topology.peer(topology.local()).is_local);
     for row in &table {
         let shown = topology.peer(topology.idx_of(row.id).unwrap());
-        assert_eq!(
-            (shown.id, shown.name, shown.host),
-            (row.id, &*row.name, &*row.host)
-        );
-        assert_eq!(
-            (shown.dc, shown.rack, shown.port),
-            (&*row.dc, &*row.rack, row.port)
-        );
+        assert_eq!((shown.id, shown.name, shown.host), (row.id, &*row.name, &*row.host));
+        assert_eq!((shown.dc, shown.rack, shown.port), (&*row.dc, &*row.rack, row.port));
         assert_eq!((shown.tokens, shown.state), (&*row.tokens, row.state));
-        assert_eq!(
-            (shown.reachable, shown.is_local),
-            (row.reachable, row.is_local)
-        );
+        assert_eq!((shown.reachable, shown.is_local), (row.reachable, row.is_local));
         assert_eq!(topology.racks()[shown.rack_index].name, row.rack);
     }
     assert_eq!(topology.idx_of(PeerId(99)), None);
@@ -164,14 +143,8 @@ fn a_peer_shows_what_the_table_said() {
 
 #[test]
 fn tables_without_exactly_one_local_or_with_a_repeated_id_are_refused() {
-    assert_eq!(
-        Topology::build(Vec::new()).unwrap_err(),
-        TopologyError::NoLocal
-    );
-    assert_eq!(
-        Topology::build(two_dcs(99)).unwrap_err(),
-        TopologyError::NoLocal
-    );
+    assert_eq!(Topology::build(Vec::new()).unwrap_err(), TopologyError::NoLocal);
+    assert_eq!(Topology::build(two_dcs(99)).unwrap_err(), TopologyError::NoLocal);
     let mut twice = two_dcs(0);
     twice[4].is_local = true;
     let error = Topology::build(twice).unwrap_err();
@@ -191,12 +164,7 @@ fn sizes_are_bounded() {
     assert_eq!(error, TopologyError::TooManyRacks { count });
     let peers = vec![peer(0, "a", "r", &[]); PEERS_MAX + 1];
     let error = Topology::build(peers).unwrap_err();
-    assert_eq!(
-        error,
-        TopologyError::TooManyPeers {
-            count: PEERS_MAX + 1
-        }
-    );
+    assert_eq!(error, TopologyError::TooManyPeers { count: PEERS_MAX + 1 });
 }
 
 #[test]
@@ -225,9 +193,7 @@ fn the_digest_is_that_of_the_ring_alone() {
 fn bucket_types_use_a_share_of_the_racks_that_the_token_picks() {
     let topology = Topology::build(two_dcs(0)).unwrap();
     let capped = |token, racks, n| {
-        topology
-            .capped_racks(&DynToken::from_u32(token), racks, n)
-            .collect::<Vec<_>>()
+        topology.capped_racks(&DynToken::from_u32(token), racks, n).collect::<Vec<_>>()
     };
     assert_eq!(capped(7, 2..5, 2), [3, 4]);
     assert_eq!(capped(8, 2..5, 2), [4, 2]);
@@ -249,10 +215,7 @@ fn ring_token() -> impl Strategy<Value = DynToken> {
 
 /// Tokens as hashes of 32 bits make them.
 fn narrow_token() -> impl Strategy<Value = DynToken> {
-    prop_oneof![
-        (0..200u32).prop_map(DynToken::from_u32),
-        any::<u32>().prop_map(DynToken::from_u32)
-    ]
+    prop_oneof![(0..200u32).prop_map(DynToken::from_u32), any::<u32>().prop_map(DynToken::from_u32)]
 }
 
 /// Tokens as hashes of 128 bits make them.
@@ -272,11 +235,7 @@ fn table(token: impl Strategy<Value = DynToken> + 'static) -> impl Strategy<Valu
             let dc = if dc == 0 { "east" } else { "west" };
             let mut row = peer(i, dc, &format!("r{rack}"), &[]);
             row.tokens = tokens;
-            row.state = if state == 0 {
-                PeerState::Leaving
-            } else {
-                PeerState::Normal
-            };
+            row.state = if state == 0 { PeerState::Leaving } else { PeerState::Normal };
             row
         };
         (0..).zip(rows).map(row).collect()
@@ -286,10 +245,7 @@ fn table(token: impl Strategy<Value = DynToken> + 'static) -> impl Strategy<Valu
 /// The literal search over each rack's own continuum, built from the table.
 fn check_owners(table: Vec<Peer>, extra: Vec<DynToken>) -> Result<(), TestCaseError> {
     let topology = Topology::build(table.clone()).unwrap();
-    let mut wanted = table
-        .iter()
-        .flat_map(|peer| peer.tokens.clone())
-        .collect::<Vec<_>>();
+    let mut wanted = table.iter().flat_map(|peer| peer.tokens.clone()).collect::<Vec<_>>();
     wanted.extend(extra);
     let mut ids = HashMap::new();
     for token in wanted {
@@ -297,23 +253,14 @@ fn check_owners(table: Vec<Peer>, extra: Vec<DynToken>) -> Result<(), TestCaseEr
         let mut expected = Vec::new();
         for (i, rack) in topology.racks().iter().enumerate() {
             let dc = topology.dc_name(rack.dc_index);
-            let members = topology
-                .peers()
-                .filter(|p| (p.dc, p.rack) == (dc, &*rack.name));
+            let members = topology.peers().filter(|p| (p.dc, p.rack) == (dc, &*rack.name));
             let owning = members.filter(|p| p.state != PeerState::Leaving);
-            let continuum = Continuum::new(owning.flat_map(|p| {
-                p.tokens
-                    .iter()
-                    .map(move |&token| Point { token, peer: p.idx })
-            }));
-            prop_assert_eq!(&rack.continuum, &continuum);
-            prop_assert_eq!(
-                set.owner(i),
-                continuum.owner(&token),
-                "{} in {}",
-                token,
-                rack.name
+            let continuum = Continuum::new(
+                owning
+                    .flat_map(|p| p.tokens.iter().map(move |&token| Point { token, peer: p.idx })),
             );
+            prop_assert_eq!(&rack.continuum, &continuum);
+            prop_assert_eq!(set.owner(i), continuum.owner(&token), "{} in {}", token, rack.name);
             expected.push(continuum.owner(&token));
         }
         prop_assert_eq!(set.iter().collect::<Vec<_>>(), expected.clone());

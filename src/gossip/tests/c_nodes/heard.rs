@@ -10,10 +10,7 @@ fn a_c_node_teaches_a_new_member_under_the_port_convention() {
     let mut world = with_c_nodes(2, settings());
     let body = record(&local(3), "10.7.7.7", now_s(&world), 4);
     tell(&mut world, &body);
-    let added = EventKind::Added {
-        addr: Addr::new("10.7.7.7", 8101),
-        source: Source::CGossip,
-    };
+    let added = EventKind::Added { addr: Addr::new("10.7.7.7", 8101), source: Source::CGossip };
     assert_eq!(world.events(0, &slot(3)), [added]);
     assert_eq!(world.reach(0, &slot(3)), Some(Reach::Unreached));
 
@@ -22,11 +19,7 @@ fn a_c_node_teaches_a_new_member_under_the_port_convention() {
     let mut world = World::new(1);
     world.start(other_port, settings(), vec![]);
     tell(&mut world, &body);
-    assert_eq!(
-        addr_of(&mut world, 3).port,
-        8103,
-        "as a C node would take it"
-    );
+    assert_eq!(addr_of(&mut world, 3).port, 8103, "as a C node would take it");
 }
 
 #[test]
@@ -45,15 +38,7 @@ fn nobody_is_moved_by_an_old_saying_or_while_the_old_address_answers() {
     assert_eq!(addr_of(&mut world, 1), seed(1).addr, "older");
     tell(&mut world, &record(&local(1), "10.7.7.7", seconds + 7, 4));
     assert_eq!(addr_of(&mut world, 1), Addr::new("10.7.7.7", 8101));
-    let moved = |e: &EventKind| {
-        matches!(
-            e,
-            EventKind::Moved {
-                source: Source::CGossip,
-                ..
-            }
-        )
-    };
+    let moved = |e: &EventKind| matches!(e, EventKind::Moved { source: Source::CGossip, .. });
     assert!(world.events(0, &slot(1)).iter().any(moved));
 }
 
@@ -150,14 +135,7 @@ fn every_oddity_seen_on_the_wire_is_tolerated() {
     }
     // Eight nodes of one capture, two of another; nobody twice.
     assert_eq!(world.m(0).peers().len(), 1 + 8 + 2);
-    for body in [
-        "",
-        "nonsense",
-        "|||",
-        "dc1$r1$0,1,4,0.0.0.0",
-        "$$,,,",
-        "a$b$c,d,e,f",
-    ] {
+    for body in ["", "nonsense", "|||", "dc1$r1$0,1,4,0.0.0.0", "$$,,,", "a$b$c,d,e,f"] {
         tell(&mut world, body);
     }
     assert_eq!(world.m(0).peers().len(), 11);

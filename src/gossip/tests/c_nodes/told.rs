@@ -42,24 +42,12 @@ fn rule_2_only_what_the_format_can_say() {
     add(|n| n.addr.port = 9000, 5);
     add(|n| n.rack = "a$b".into(), 6);
     add(|n| n.tokens.push(DynToken::from_u32(3)), 7);
-    add(
-        |n| n.tokens = vec![DynToken::from_u128(0xabc_0000_0001_0000_0009)],
-        8,
-    );
+    add(|n| n.tokens = vec![DynToken::from_u128(0xabc_0000_0001_0000_0009)], 8);
     world.poke(0, |m, _| m.resolved("by.name", Ipv4Addr::new(10, 1, 1, 1)));
     let sent = tables(&mut world, 31_000);
     let to_one = sent.iter().find(|(to, _)| *to == seed(1).addr).unwrap();
-    let tokens: Vec<u32> = states(&to_one.1)
-        .into_iter()
-        .map(|(token, _)| token)
-        .collect();
-    let mut want = vec![
-        token(0),
-        token(1),
-        token(2),
-        token(7),
-        0x0001_0000_0009u64 as u32,
-    ];
+    let tokens: Vec<u32> = states(&to_one.1).into_iter().map(|(token, _)| token).collect();
+    let mut want = vec![token(0), token(1), token(2), token(7), 0x0001_0000_0009u64 as u32];
     want.sort_unstable();
     assert_eq!(tokens, want);
     let named = to_one.1.iter().find(|r| r.token == token(2)).unwrap();
@@ -86,10 +74,7 @@ fn rule_3_three_states_and_timestamps_that_never_fall() {
     tell(&mut world, &joining);
     let sent = tables(&mut world, 31_000);
     let first = &sent.last().unwrap().1;
-    assert_eq!(
-        states(first),
-        [(token(0), 4), (token(1), 4), (token(2), 4), (token(3), 7)]
-    );
+    assert_eq!(states(first), [(token(0), 4), (token(1), 4), (token(2), 4), (token(3), 7)]);
     let own = first.iter().find(|r| r.token == token(0)).unwrap();
     assert!(now_s(&world) - own.timestamp <= 31);
     // Node 2 falls silent: the others are told so, and when it was last heard of.
@@ -181,11 +166,7 @@ fn rule_6_torc_nodes_that_join_are_hidden_until_they_are_ready() {
     world.poke(i, |m, now| m.set_local_claim(Claim::Normal, now));
     let sent = tables(&mut world, 3000);
     let told = states(&sent.last().unwrap().1);
-    assert_eq!(
-        told,
-        [(token(0), 4), (token(1), 4), (token(2), 4)],
-        "told soon"
-    );
+    assert_eq!(told, [(token(0), 4), (token(1), 4), (token(2), 4)], "told soon");
 }
 
 #[test]
@@ -194,11 +175,7 @@ fn rule_7_a_ring_of_c_nodes_that_never_gossip_is_complete() {
     world.run(60_000);
     assert_eq!(world.m(0).peers().len(), 4);
     assert_eq!(world.m(0).counters().c_received, 0);
-    assert_eq!(
-        world.m(0).counters().sent,
-        0,
-        "and hear nothing of torc's own"
-    );
+    assert_eq!(world.m(0).counters().sent, 0, "and hear nothing of torc's own");
 }
 
 #[test]
@@ -228,10 +205,7 @@ fn a_c_nodes_death_and_return_is_seen() {
     }
     let took = world.run_until(5000, |w| w.is_down_at(0, &slot(1)));
     assert!((3400..3800).contains(&took), "{took}");
-    assert_eq!(
-        world.reach(0, &slot(1)),
-        Some(Reach::Down(DownCause::Silent))
-    );
+    assert_eq!(world.reach(0, &slot(1)), Some(Reach::Down(DownCause::Silent)));
     hear(&mut world, 0, &slot(1));
     assert_eq!(world.reach(0, &slot(1)), Some(Reach::Up));
 }
@@ -244,21 +218,13 @@ fn torc_nodes_tell_each_other_of_c_nodes() {
     let peers = world.m(i).peers();
     assert_eq!(peers.len(), 5);
     assert_eq!(peers.iter().filter(|p| p.is_torc).count(), 2);
-    assert_eq!(
-        world.reach(i, &slot(2)),
-        Some(Reach::Unreached),
-        "each judges for itself"
-    );
+    assert_eq!(world.reach(i, &slot(2)), Some(Reach::Unreached), "each judges for itself");
     // A C node is replaced by torc at its address, and by C again.
     world.start(local(2), settings(), vec![seed(0)]);
     world.run(3000);
     let torc = |world: &mut World, n: usize| {
         let peers = world.m(n).peers();
-        peers
-            .iter()
-            .find(|p| p.tokens == local(2).tokens)
-            .unwrap()
-            .is_torc
+        peers.iter().find(|p| p.tokens == local(2).tokens).unwrap().is_torc
     };
     assert!(torc(&mut world, 0) && torc(&mut world, i));
     let heir = world.nodes.len() - 1;
