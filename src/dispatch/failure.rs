@@ -26,6 +26,8 @@ pub enum FailureKind {
     ScriptSpansNodes,
     /// The outcome depends on what one store holds, and the ring has several copies.
     SingleRackOnly,
+    /// A peer of the reference cannot run the command in any form; nothing was sent.
+    NotSupported,
     /// A limit of this node was hit.
     Limit,
 }
@@ -131,6 +133,7 @@ impl Failure {
             FailureKind::SingleRackOnly => {
                 "Dynomite: this command is offered in rings of one rack only"
             }
+            FailureKind::NotSupported => "Peer: Peer Node does not know this command",
             FailureKind::Limit => "Dynomite: request exceeds a limit of this node",
         }
     }

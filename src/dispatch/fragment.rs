@@ -124,8 +124,6 @@ impl Dispatcher {
         parts: usize,
         now: Now,
     ) -> (u32, u32) {
-        let generation = self.next_generation;
-        self.next_generation = self.next_generation.wrapping_add(1);
         let stage = Stage::Parts(Box::new(Parts {
             merge: request.merge,
             part_of: grouping.part_of.clone(),
@@ -137,18 +135,7 @@ impl Dispatcher {
             waiting: parts,
             failure: None,
         }));
-        let slot = self.slots.insert(Slot {
-            generation,
-            owner: Owner::Client(request.client),
-            stage,
-            envelope: request.envelope,
-            started_us: now.mono_us,
-            tried: 0,
-            request: Vec::new(),
-            parked: Parked::default(),
-        }) as u32;
-        self.clients[request.client as usize].queue.push_back(slot);
-        (slot, generation)
+        self.new_slot(Owner::Client(request.client), stage, request.envelope, now)
     }
 
     #[allow(clippy::too_many_arguments)]

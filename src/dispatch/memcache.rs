@@ -245,6 +245,7 @@ fn memcache_request<'a>(
     let op = memcache_op(found, &args);
     Request {
         client: id.0,
+        spec: None,
         args,
         keys: match found.command.merge {
             Merge::Values => found.command.keys,

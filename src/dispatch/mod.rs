@@ -14,6 +14,10 @@
 //!    multi-key command (`fragment.rs`) is filled in.
 //! 5. The reply is appended to the client's output if it is its turn, else parked.
 //!
+//! Commands that need many nodes, or one after another, are [`task`]s: a value in the slot that
+//! is fed each answer (`ringwide.rs`, `allnodes.rs`). A node of the reference gets a command it
+//! does not know in another form, or the command is refused before anybody runs it (`send.rs`).
+//!
 //! # Invariants
 //!
 //! - Replies leave in the order requests came, whatever order upstreams answer in.
@@ -28,6 +32,7 @@ pub mod gather;
 pub mod plan;
 pub mod view;
 
+mod allnodes;
 mod client;
 mod counters;
 mod fragment;
@@ -38,8 +43,14 @@ mod memcache;
 mod peer_requests;
 mod replies;
 mod requests;
+mod ringwide;
+mod scan;
+pub mod scripts;
+#[cfg(test)]
+mod scripted;
 mod send;
 mod slot;
+mod task;
 mod timers;
 mod upstream;
 
@@ -63,6 +74,7 @@ use client::{Client, Decoder};
 use gather::Gather;
 use links::Links;
 use plan::Plan;
+use scripts::Scripts;
 use slot::Slot;
 use upstream::Upstream;
 use view::{Protocol, View};
@@ -146,6 +158,7 @@ pub struct Dispatcher {
     group_of_set: HashMap<fragment::GroupKey, u32, std::hash::BuildHasherDefault<fnv::FnvHasher>>,
     spare_buffers: Vec<Vec<u8>>,
     spare_gathers: Vec<Gather>,
+    scripts: Arc<Scripts>,
 }
 
 impl Dispatcher {
@@ -175,6 +188,7 @@ impl Dispatcher {
             group_of_set: HashMap::default(),
             spare_buffers: Vec::new(),
             spare_gathers: Vec::new(),
+            scripts: Arc::default(),
         };
         dispatcher.open_store();
         dispatcher.set_view(view);
@@ -336,7 +350,8 @@ impl Dispatcher {
         buffer
     }
 
-    fn recycle(&mut self, buffer: Vec<u8>) {
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
         let fits = buffer.capacity() > 0 && buffer.capacity() <= POOL_BYTES_MAX;
         if fits && self.spare_buffers.len() < POOL_BUFFERS_MAX {
             self.spare_buffers.push(buffer);

@@ -172,7 +172,10 @@ impl Dispatcher {
             self.ask(view, &ask, now);
             self.recycle(plain);
             *pos = body_at + len;
-        } else if let Some(error) = self.refusal(&Args::new(&body[..len], spans), &found) {
+            return Ok(true);
+        }
+        self.note_scripts(&Args::new(&body[..len], spans));
+        if let Some(error) = self.refusal(&Args::new(&body[..len], spans), &found) {
             let envelope = envelope_of(&header);
             self.reply_in_turn(id.0, envelope, Said::Reply(&error), now);
             *pos = body_at + len;
@@ -237,6 +240,8 @@ impl Dispatcher {
             per_element: false,
             local_only: true,
             tried: 0,
+            spec: None,
+            replays: false,
             owner: Owner::Client(id.0),
             envelope: envelope_of(header),
         };
@@ -249,6 +254,7 @@ impl Dispatcher {
         if header.msg_type() == MsgType::ReqForward
             && let Ok(spec) = table::find(&args, &self.view.settings.modules)
         {
+            ask.spec = Some(spec);
             ask.key = spec.first_key(&args).and_then(|i| args.get(i));
             if spec.class_of(&args) == Class::Read {
                 ask.op = Op::Read;

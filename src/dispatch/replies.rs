@@ -6,17 +6,20 @@ use bytes::{Buf, BytesMut};
 
 use super::failure::{Cause, Failure, FailureKind, from_reply};
 use super::gather::{Gather, Said, Verdict};
-use super::plan::{self, Op, Question};
+use super::plan::{self, Hop, Leg, Op, Question, Role};
 use super::send::rack_bit;
 use super::slot::{Envelope, Owner, Stage};
+use super::task::{Part, write_for_c};
 use super::upstream::{NOBODY, TOO_LATE, Target, Ticket, UpId, UpstreamError};
 use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame, cut};
 use crate::proto::args::Args;
+use crate::proto::command::TowardC;
 use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_TORC, put_header};
 use crate::proto::memcache::reply::is_ordinary;
 use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::decode::RequestDecoder;
+use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{lift, table};
 use crate::ring::Consistency;
 
@@ -121,7 +124,7 @@ impl Dispatcher {
         let Some(slot) = self.slots.get_mut(ticket.slot as usize).filter(waiting) else { return };
         match &mut slot.stage {
             Stage::Single => {
-                if slot.request.is_empty() || !self.move_read(ticket.slot, &said, now) {
+                if slot.request.is_empty() || !self.try_again(ticket.slot, &said, now) {
                     self.complete(ticket.slot, said, now);
                 }
             }
@@ -129,6 +132,10 @@ impl Dispatcher {
                 if let Some(verdict) = gather.push(ticket.dc, ticket.own, said) {
                     self.close_vote(ticket.slot, verdict, now);
                 }
+            }
+            Stage::Task(_) => {
+                let Ticket { slot, generation, dc: part, .. } = ticket;
+                self.feed_task(Part { slot, generation, part }, said, now);
             }
             // A slot of parts has no tickets of its own, a finished one has none left.
             Stage::Parts(_) | Stage::Done(_) => {}
@@ -160,6 +167,15 @@ impl Dispatcher {
         }
     }
 
+    /// Sends a request once more when that can help; false when the answer stands.
+    fn try_again(&mut self, key: u32, said: &Said<'_>, now: Now) -> bool {
+        let slot = &self.slots[key as usize];
+        if slot.replays && said.bytes().is_some_and(|reply| reply.starts_with(b"-NOSCRIPT")) {
+            return self.replay_script(key, now);
+        }
+        slot.moves && self.move_read(key, said, now)
+    }
+
     /// Sends a read that failed to the next rack. False when the failure is final: it came too
     /// late, or no other rack can be asked.
     fn move_read(&mut self, key: u32, said: &Said<'_>, now: Now) -> bool {
@@ -177,6 +193,7 @@ impl Dispatcher {
         let request = std::mem::take(&mut slot.request);
         let view = Arc::clone(&self.view);
         let moved = self.resend(&view, key, &request, now);
+        self.counters.retried_reads += u64::from(moved);
         // The embedded store answers at once: then the slot is gone already.
         match self.slots.get_mut(key as usize).filter(|s| s.generation == generation) {
             Some(slot) => slot.request = request,
@@ -185,19 +202,45 @@ impl Dispatcher {
         moved
     }
 
-    fn resend(&mut self, view: &View, key: u32, request: &[u8], now: Now) -> bool {
+    pub(super) fn resend(&mut self, view: &View, key: u32, request: &[u8], now: Now) -> bool {
         let mut spans = Vec::new();
         let limits = &view.settings.request;
         if !matches!(RequestDecoder::default().decode(request, limits, &mut spans), Ok(Some(_))) {
             return false;
         }
         let args = Args::new(request, &spans);
-        let spec = table::find(&args, &view.settings.modules).ok();
-        let Some(name) = spec.and_then(|s| s.first_key(&args)).and_then(|i| args.get(i)) else {
-            return false;
+        let Ok(spec) = table::find(&args, &view.settings.modules) else { return false };
+        let tried = self.slots[key as usize].tried;
+        let Some(leg) = self.read_leg(view, spec, &args, tried) else { return false };
+        let mut encoded = Vec::new();
+        let mut frame = request;
+        if spec.toward_c_of(&args) != TowardC::AsIs && !self.is_torc(view, leg.peer) {
+            if !write_for_c(spec, &args, &mut encoded) {
+                return false;
+            }
+            frame = &encoded;
+        }
+        let slot = &mut self.slots[key as usize];
+        slot.tried |= rack_bit(leg.rack);
+        let (generation, started_us) = (slot.generation, slot.started_us);
+        self.limit_moved((key, generation), started_us / 1000, leg.peer);
+        self.send_read(&Frame::Small(frame), args, &leg, (key, generation), now);
+        true
+    }
+
+    /// Where a read goes after the racks in `tried`.
+    fn read_leg(
+        &mut self,
+        view: &View,
+        spec: &CommandSpec,
+        args: &Args<'_>,
+        tried: u64,
+    ) -> Option<Leg> {
+        let Some(name) = spec.first_key(args).and_then(|i| args.get(i)) else {
+            let (peer, rack) = (view.topology.local(), view.topology.own_rack() as u16);
+            return Some(Leg { peer, rack, hop: Hop::Store, role: Role::Answer });
         };
         let token = view.hasher.token(name);
-        let slot = &self.slots[key as usize];
         let question = Question {
             topology: &view.topology,
             owners: view.topology.owners(&token),
@@ -205,21 +248,14 @@ impl Dispatcher {
             level: Consistency::DcOne,
             cap: view.terms(name, &token, false, Consistency::DcOne).cap,
             read_fallback: true,
-            tried: slot.tried,
+            tried,
             local_only: true,
         };
         let mut plan = std::mem::take(&mut self.plan);
         let planned = plan::plan(&question, self.links.standings(), &mut plan);
         let leg = plan.legs.first().copied();
         self.plan = plan;
-        let (Ok(()), Some(leg)) = (planned, leg) else { return false };
-        let slot = &mut self.slots[key as usize];
-        slot.tried |= rack_bit(leg.rack);
-        let (generation, started_us) = (slot.generation, slot.started_us);
-        self.counters.retried_reads += 1;
-        self.limit_moved((key, generation), started_us / 1000, leg.peer);
-        self.send_read(&Frame::Small(request), args, &leg, (key, generation), now);
-        true
+        planned.ok().and(leg)
     }
 
     /// Puts a reply where it belongs: to the client if it is its turn, to the parent of a part,
@@ -350,6 +386,7 @@ impl Dispatcher {
             }
             FailureKind::NoQuorum | FailureKind::Limit => self.counters.errors_quorum += 1,
             FailureKind::StateForbids => self.counters.errors_state += 1,
+            FailureKind::NotSupported => self.counters.errors_unsupported += 1,
             FailureKind::KeysSpanNodes
             | FailureKind::ScriptSpansNodes
             | FailureKind::SingleRackOnly => {

@@ -11,7 +11,7 @@ use super::plan::Op;
 use super::send::Ask;
 use super::slot::{Envelope, Owner};
 use super::view::{NodeState, Now, Protocol, View};
-use super::{Dispatcher, Frame, cut};
+use super::{Dispatcher, Frame, cut, scan};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, KeySpec, Merge, Routing};
 use crate::proto::outbuf::SHARE_MIN;
@@ -38,8 +38,11 @@ pub(super) struct Found {
 }
 
 /// One command of a client whose keys decide where it goes.
+#[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) client: u32,
+    /// Its row in the command table, when it has one.
+    pub(super) spec: Option<&'static CommandSpec>,
     pub(super) args: Args<'a>,
     pub(super) keys: KeySpec,
     pub(super) merge: Merge,
@@ -83,6 +86,8 @@ impl<'a> Request<'a> {
             per_element: self.merge == Merge::Mget,
             local_only: false,
             tried: 0,
+            spec: self.spec,
+            replays: false,
             owner: Owner::Client(self.client),
             envelope: self.envelope,
         }
@@ -264,7 +269,9 @@ impl Dispatcher {
                 self.counters.bad_requests += 1;
                 self.clients[id.0 as usize].closing = true;
             }
-            Routing::AllNodes | Routing::Ring | Routing::Blocking | Routing::Transaction => {
+            Routing::AllNodes => self.serve_all_nodes(view, id, frame, spec, args, now),
+            Routing::Ring => self.serve_ring(view, id, frame, spec, args, now),
+            Routing::Blocking | Routing::Transaction => {
                 let text = format!("ERR '{}' is not supported by this node", spec.name);
                 self.reply_error(id, &text, now);
             }
@@ -288,6 +295,7 @@ impl Dispatcher {
         let shape = if client.resp3 { spec.shape_of(&args) } else { Shape::Same };
         Request {
             client: id.0,
+            spec: Some(spec),
             args,
             keys: spec.keys,
             merge: spec.merge,
@@ -313,30 +321,49 @@ impl Dispatcher {
             Op::Read => self.counters.client_reads += 1,
             Op::Write => self.counters.client_writes += 1,
         }
-        let forbidden = self.forbidden(view, request.op);
-        let failure = if forbidden.is_some() {
-            forbidden
-        } else if spec.keys == KeySpec::First {
-            None
-        } else if request.merge != Merge::None {
-            if self.split(view, &request, now) {
-                return;
+        if let Some(failure) = self.forbidden(view, request.op) {
+            return self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
+        }
+        if spec.keys == KeySpec::First && spec.unnamed_keys.is_none() {
+            return self.ask(view, &request.ask(frame), now);
+        }
+        self.serve_several(view, frame, spec, &request, now);
+    }
+
+    /// Serves a command that may have several keys: split when it can be, else sent when one
+    /// owner has them all.
+    fn serve_several(
+        &mut self,
+        view: &View,
+        frame: &Frame<'_>,
+        spec: &'static CommandSpec,
+        request: &Request<'_>,
+        now: Now,
+    ) {
+        if request.merge != Merge::None {
+            if !self.split(view, request, now) {
+                self.ask(view, &request.ask(frame), now);
             }
-            None
-        } else if !self.one_owner(view, &request) {
+            return;
+        }
+        let elsewhere =
+            spec.reads_unnamed_keys(&request.args) && scan::owners(&view.topology).count() > 1;
+        if elsewhere || !self.one_owner(view, request) {
             let kind = match request.script {
                 true => FailureKind::ScriptSpansNodes,
                 false => FailureKind::KeysSpanNodes,
             };
-            Some(Failure::new(kind, Cause::SeveralOwners))
-        } else {
-            None
-        };
-        match failure {
-            Some(failure) => {
-                self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
-            }
-            None => self.ask(view, &request.ask(frame), now),
+            let failure = Failure::new(kind, Cause::SeveralOwners);
+            return self.reply_in_turn(
+                request.client,
+                request.envelope,
+                Said::Failed(failure),
+                now,
+            );
+        }
+        match spec.name {
+            "evalsha" | "evalsha_ro" => self.serve_evalsha(view, frame, request, now),
+            _ => self.ask(view, &request.ask(frame), now),
         }
     }
 
@@ -360,7 +387,7 @@ impl Dispatcher {
         sets.all(|set| Some(set) == first)
     }
 
-    fn serve_store(
+    pub(super) fn serve_store(
         &mut self,
         view: &View,
         id: ClientId,

@@ -6,14 +6,16 @@ use super::client::ClientId;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::{Said, Strictness};
 use super::plan::{self, Hop, Leg, Op, Plan, Question, Role};
-use super::slot::{Envelope, Owner, Slot, Stage};
+use super::slot::{Envelope, Owner, Stage};
+use super::task::write_for_c;
 use super::upstream::{NOBODY, Target, Ticket, UpId};
 use super::view::{Now, View};
 use super::{Dispatcher, Frame};
 use crate::proto::args::Args;
-use crate::proto::command::Compare;
+use crate::proto::command::{Compare, TowardC};
 use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_C, put_header};
 use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::resp::spec::CommandSpec;
 use crate::ring::{Consistency, PeerIdx};
 
 /// One request, ready to be planned.
@@ -36,6 +38,10 @@ pub(super) struct Ask<'a> {
     pub(super) local_only: bool,
     /// Racks that were tried already.
     pub(super) tried: u64,
+    /// Its row in the command table, when it has one.
+    pub(super) spec: Option<&'static CommandSpec>,
+    /// An EVALSHA whose text is known, in case the datastore lacks it.
+    pub(super) replays: bool,
     /// Who is answered.
     pub(super) owner: Owner,
     /// How.
@@ -70,7 +76,7 @@ impl Dispatcher {
         full
     }
 
-    fn make_plan(
+    pub(super) fn make_plan(
         &self,
         view: &View,
         ask: &Ask<'_>,
@@ -117,7 +123,14 @@ impl Dispatcher {
         Ok(terms.level)
     }
 
-    fn send(&mut self, view: &View, ask: &Ask<'_>, plan: &Plan, level: Consistency, now: Now) {
+    pub(super) fn send(
+        &mut self,
+        view: &View,
+        ask: &Ask<'_>,
+        plan: &Plan,
+        level: Consistency,
+        now: Now,
+    ) {
         self.counters.missed_writes += plan.missed.len() as u64;
         self.counters.fallback_reads += u64::from(plan.fell_back);
         if let [Leg { hop: Hop::Store, .. }] = plan.legs[..]
@@ -125,12 +138,43 @@ impl Dispatcher {
         {
             return;
         }
-        let generation = self.next_generation;
-        self.next_generation = self.next_generation.wrapping_add(1);
-        let slot = self.reserve(view, ask, plan, level, generation, now);
-        for leg in &plan.legs {
-            self.send_leg(ask, leg, slot, generation, now);
+        let mut for_c = Vec::new();
+        if let Err(failure) = self.write_other_form(view, ask, plan, &mut for_c) {
+            return self.answer_now(ask, Said::Failed(failure), now);
         }
+        let (slot, generation) = self.reserve(view, ask, plan, level, now);
+        for leg in &plan.legs {
+            if for_c.is_empty() || self.is_torc(view, leg.peer) {
+                self.send_leg(ask.frame, ask, leg, (slot, generation), now);
+            } else {
+                self.send_leg(&Frame::Small(&for_c), ask, leg, (slot, generation), now);
+            }
+        }
+        self.recycle(for_c);
+    }
+
+    /// Writes the form in which nodes of the reference get a command they do not know, when there
+    /// are any in the plan. An error names the first one that cannot run it in any form, so that
+    /// nobody begins to.
+    fn write_other_form(
+        &mut self,
+        view: &View,
+        ask: &Ask<'_>,
+        plan: &Plan,
+        for_c: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let Some(spec) = ask.spec.filter(|s| s.toward_c_of(&ask.args) != TowardC::AsIs) else {
+            return Ok(());
+        };
+        let Some(leg) = plan.legs.iter().find(|leg| !self.is_torc(view, leg.peer)) else {
+            return Ok(());
+        };
+        *for_c = self.spare();
+        if write_for_c(spec, &ask.args, for_c) {
+            return Ok(());
+        }
+        let failure = Failure::new(FailureKind::NotSupported, Cause::NotSupportedByPeer);
+        Err(failure.at(view.topology.peer(leg.peer).id))
     }
 
     /// Runs a request of the embedded store straight into its client's output, when it is that
@@ -157,9 +201,8 @@ impl Dispatcher {
         ask: &Ask<'_>,
         plan: &Plan,
         level: Consistency,
-        generation: u32,
         now: Now,
-    ) -> u32 {
+    ) -> (u32, u32) {
         let stage = if plan.groups.is_empty() {
             Stage::Single
         } else {
@@ -173,28 +216,18 @@ impl Dispatcher {
             gather.begin(&plan.groups, ask.compare, strictness, ask.per_element, own_asked);
             Stage::Vote(gather)
         };
-        let mut request = Vec::new();
-        let mut tried = ask.tried;
-        if self.may_move(view, ask, plan) {
-            request = self.spare();
+        let (key, generation) = self.new_slot(ask.owner, stage, ask.envelope, now);
+        let moves = self.may_move(view, ask, plan);
+        if moves || ask.replays {
+            let mut request = self.spare();
+            request.clear();
             request.extend_from_slice(ask.frame.as_slice());
-            tried |= plan.legs.first().map_or(0, |leg| rack_bit(leg.rack));
+            let slot = &mut self.slots[key as usize];
+            slot.request = request;
+            (slot.moves, slot.replays) = (moves, ask.replays);
+            slot.tried = ask.tried | plan.legs.first().map_or(0, |leg| rack_bit(leg.rack));
         }
-        let slot = Slot {
-            generation,
-            owner: ask.owner,
-            stage,
-            envelope: ask.envelope,
-            started_us: now.mono_us,
-            tried,
-            request,
-            parked: Default::default(),
-        };
-        let key = self.slots.insert(slot) as u32;
-        if let Owner::Client(client) = ask.owner {
-            self.clients[client as usize].queue.push_back(key);
-        }
-        key
+        (key, generation)
     }
 
     /// True for a read that another rack could answer if this one fails (decision D6).
@@ -207,7 +240,14 @@ impl Dispatcher {
             && ask.frame.as_slice().len() < SHARE_MIN
     }
 
-    fn send_leg(&mut self, ask: &Ask<'_>, leg: &Leg, slot: u32, generation: u32, now: Now) {
+    fn send_leg(
+        &mut self,
+        frame: &Frame<'_>,
+        ask: &Ask<'_>,
+        leg: &Leg,
+        (slot, generation): (u32, u32),
+        now: Now,
+    ) {
         let (slot, dc) = match leg.role {
             Role::Answer => (slot, 0),
             Role::Count { dc } => (slot, dc),
@@ -215,10 +255,10 @@ impl Dispatcher {
         };
         let own = usize::from(leg.rack) == self.view.topology.own_rack();
         let ticket = Ticket { deadline_ms: 0, slot, generation, dc, skip: 0, own };
-        self.send_ticket(ask.frame, ask.args, leg, ticket, ask.owner, now);
+        self.send_ticket(frame, ask.args, leg, ticket, ask.owner, now);
     }
 
-    fn send_ticket(
+    pub(super) fn send_ticket(
         &mut self,
         frame: &Frame<'_>,
         args: Args<'_>,
@@ -338,19 +378,7 @@ impl Dispatcher {
             self.count_failure(&said);
             return self.emit(key, envelope, &said);
         }
-        let generation = self.next_generation;
-        self.next_generation = self.next_generation.wrapping_add(1);
-        let slot = self.slots.insert(Slot {
-            generation,
-            owner: Owner::Client(key),
-            stage: Stage::Single,
-            envelope,
-            started_us: now.mono_us,
-            tried: 0,
-            request: Vec::new(),
-            parked: Default::default(),
-        }) as u32;
-        self.clients[key as usize].queue.push_back(slot);
+        let (slot, _) = self.new_slot(Owner::Client(key), Stage::Single, envelope, now);
         self.complete(slot, said, now);
     }
 

@@ -1,8 +1,11 @@
 //! One client request in flight.
 
+use super::Dispatcher;
 use super::failure::Failure;
 use super::fragment::Parts;
 use super::gather::{Gather, Parked};
+use super::task::Task;
+use super::view::Now;
 use crate::proto::memcache::table::McCommand;
 use crate::proto::resp::shape::Shape;
 
@@ -26,6 +29,8 @@ pub(super) enum Stage {
     Vote(Gather),
     /// Parts with slots of their own.
     Parts(Box<Parts>),
+    /// A command in several steps.
+    Task(Box<Task>),
     /// Answered; the reply is parked until it is this request's turn.
     Done(Option<Failure>),
 }
@@ -57,8 +62,42 @@ pub(super) struct Slot {
     pub(super) started_us: u64,
     /// Racks a read has tried, one bit each.
     pub(super) tried: u64,
-    /// The request itself, while a read may still move to another rack; else empty.
+    /// True for a read that another rack could answer if this one fails (decision D6).
+    pub(super) moves: bool,
+    /// True for an EVALSHA that is sent with the script's text if the datastore lacks it.
+    pub(super) replays: bool,
+    /// The request itself, while it may be sent again; else empty.
     pub(super) request: Vec<u8>,
     /// The reply, once [`Stage::Done`].
     pub(super) parked: Parked,
+}
+
+impl Dispatcher {
+    /// Reserves a slot, the last one in its client's queue. Returns it and its generation.
+    pub(super) fn new_slot(
+        &mut self,
+        owner: Owner,
+        stage: Stage,
+        envelope: Envelope,
+        now: Now,
+    ) -> (u32, u32) {
+        let generation = self.next_generation;
+        self.next_generation = self.next_generation.wrapping_add(1);
+        let slot = self.slots.insert(Slot {
+            generation,
+            owner,
+            stage,
+            envelope,
+            started_us: now.mono_us,
+            tried: 0,
+            moves: false,
+            replays: false,
+            request: Vec::new(),
+            parked: Parked::default(),
+        }) as u32;
+        if let Owner::Client(client) = owner {
+            self.clients[client as usize].queue.push_back(slot);
+        }
+        (slot, generation)
+    }
 }

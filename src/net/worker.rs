@@ -18,6 +18,7 @@ use super::clock::Clock;
 pub use super::stream::Socket;
 use super::stream::WriteHalf;
 use crate::dispatch::failure::Cause;
+use crate::dispatch::scripts::Scripts;
 use crate::dispatch::view::View;
 use crate::dispatch::{
     ClientId, ClientKind, Conn, Counters, Dispatcher, Embedded, Event, Target, UpId,
@@ -47,6 +48,8 @@ pub struct Setup {
     pub view: Arc<ArcSwap<View>>,
     /// The embedded store, when there is no other.
     pub embedded: Option<Arc<dyn Embedded>>,
+    /// The scripts the node saw loaded.
+    pub scripts: Arc<Scripts>,
     /// The datastore, when there is no embedded one.
     pub store: Option<StoreAddress>,
     /// User of the datastore; the default one when absent.
@@ -228,7 +231,9 @@ async fn run(
     mut inbox: mpsc::UnboundedReceiver<Command>,
     connections: Arc<AtomicUsize>,
 ) {
-    let dispatcher = Dispatcher::new(number as u64, setup.view.load_full(), setup.embedded.clone());
+    let mut dispatcher =
+        Dispatcher::new(number as u64, setup.view.load_full(), setup.embedded.clone());
+    dispatcher.share_scripts(Arc::clone(&setup.scripts));
     let core = Rc::new(Core {
         dispatcher: RefCell::new(dispatcher),
         ios: RefCell::default(),

@@ -203,6 +203,7 @@ fn setup(
     Setup {
         view: Arc::clone(view),
         embedded: embedded.clone().map(|store| store as Arc<dyn Embedded>),
+        scripts: Arc::default(),
         store,
         store_user: config.auth.store_user.clone(),
         store_password: config.auth.store_password.as_ref().map(|p| p.expose().to_owned()),

@@ -1,0 +1,210 @@
+//! Commands that concern every node: scripts and functions are loaded everywhere, FLUSHALL
+//! empties every datastore (decision D13). Each node of every rack and datacenter that is not
+//! down is asked as type 3; when one does not do it, the answer is an error that names it.
+
+use std::sync::Arc;
+
+use super::client::ClientId;
+use super::failure::{Cause, Failure, FailureKind};
+use super::gather::Said;
+use super::plan::Standing;
+use super::task::{Next, Part, Task};
+use super::view::{Now, View};
+use super::{Dispatcher, Frame};
+use crate::proto::args::Args;
+use crate::proto::command::TowardC;
+use crate::proto::resp::encode;
+use crate::proto::resp::reply::{elements, is_error, is_ok, parse_int};
+use crate::proto::resp::spec::CommandSpec;
+use crate::ring::PeerIdx;
+
+/// Nodes an error names at most.
+const NAMED_MAX: usize = 8;
+
+/// One command on its way to every node.
+#[derive(Debug)]
+pub(super) struct AllNodes {
+    /// The snapshot it was planned on.
+    view: Arc<View>,
+    rule: Rule,
+    peers: Vec<PeerIdx>,
+    waiting: usize,
+    /// This node's own answer.
+    own: Vec<u8>,
+    /// For EXISTS: what every node has so far.
+    common: Option<Vec<bool>>,
+    done: usize,
+    /// Who did not do it, and why.
+    missing: Vec<(PeerIdx, Vec<u8>)>,
+}
+
+/// When the command succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// When every node did it.
+    Every,
+    /// When any node did it: a running script is killed where it runs.
+    Any,
+    /// SCRIPT EXISTS: a script is there when every node has it.
+    Common,
+}
+
+impl Rule {
+    fn of(spec: &CommandSpec) -> Rule {
+        match spec.name {
+            "script|kill" | "function|kill" => Rule::Any,
+            "script|exists" => Rule::Common,
+            _ => Rule::Every,
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Serves a command that concerns every node.
+    pub(super) fn serve_all_nodes(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        frame: &Frame<'_>,
+        spec: &'static CommandSpec,
+        args: Args<'_>,
+        now: Now,
+    ) {
+        self.counters.client_writes += 1;
+        if spec.name.starts_with("flush") && !view.settings.allow_flush {
+            let name = spec.name.to_ascii_uppercase();
+            let text = format!(
+                "ERR {name} is refused: it would empty every node of the ring, and the setting \
+                 allow_flush is off"
+            );
+            return self.reply_error(id, &text, now);
+        }
+        self.note_scripts(&args);
+        let envelope = self.request(view, id, spec, args).envelope;
+        let peers = asked(view, self.links.standings());
+        if let Some(failure) = self.refused_by(view, &peers, spec, &args) {
+            return self.reply_in_turn(id.0, envelope, Said::Failed(failure), now);
+        }
+        let all = AllNodes {
+            view: Arc::clone(&self.view),
+            rule: Rule::of(spec),
+            waiting: peers.len(),
+            peers: peers.clone(),
+            own: Vec::new(),
+            common: None,
+            done: 0,
+            missing: Vec::new(),
+        };
+        let part = self.begin_task(id.0, envelope, Task::AllNodes(all), now);
+        for (number, peer) in (0..).zip(peers) {
+            let part = Part { part: number, ..part };
+            self.ask_node(view, peer, spec, (frame, args), part, now);
+        }
+    }
+
+    /// The first peer that cannot run the command at all, so that it is begun nowhere.
+    fn refused_by(
+        &self,
+        view: &View,
+        peers: &[PeerIdx],
+        spec: &CommandSpec,
+        args: &Args<'_>,
+    ) -> Option<Failure> {
+        if spec.toward_c_of(args) != TowardC::Refuse {
+            return None;
+        }
+        let peer = peers.iter().find(|peer| !self.is_torc(view, **peer))?;
+        let failure = Failure::new(FailureKind::NotSupported, Cause::NotSupportedByPeer);
+        Some(failure.at(view.topology.peer(*peer).id))
+    }
+}
+
+/// Every node that is not down; this node among them.
+fn asked(view: &View, standings: &[Standing]) -> Vec<PeerIdx> {
+    let asked = |idx: &PeerIdx| {
+        *idx == view.topology.local()
+            || standings.get(idx.0 as usize).is_some_and(|s| *s != Standing::NotRoutable)
+    };
+    view.topology.peers().map(|peer| peer.idx).filter(asked).collect()
+}
+
+impl AllNodes {
+    /// Takes the answer of node number `part`.
+    pub(super) fn take(&mut self, part: u16, said: Said<'_>) -> Next {
+        self.waiting -= 1;
+        let peer = self.peers[usize::from(part)];
+        let reply = match &said {
+            Said::Failed(failure) => {
+                self.missing.push((peer, failure.cause.text().into()));
+                &[]
+            }
+            Said::Reply(_) | Said::Large(_) => said.bytes().unwrap_or_default(),
+        };
+        if is_error(reply) {
+            let text = reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]);
+            self.missing.push((peer, text.to_vec()));
+        } else if !reply.is_empty() {
+            self.done += usize::from(self.rule != Rule::Any || is_ok(reply));
+            if self.rule == Rule::Common {
+                self.has(reply);
+            }
+        }
+        if peer == self.view.topology.local() {
+            self.own = reply.to_vec();
+        }
+        if self.waiting > 0 {
+            return Next::Wait;
+        }
+        Next::Reply(self.answer())
+    }
+
+    fn has(&mut self, reply: &[u8]) {
+        let there = elements(reply).map(|e| parse_int(e) == Some(1));
+        match &mut self.common {
+            None => self.common = Some(there.collect()),
+            Some(common) => common.iter_mut().zip(there).for_each(|(all, one)| *all &= one),
+        }
+    }
+
+    fn answer(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.rule == Rule::Any && self.done > 0 {
+            encode::simple(&mut out, b"OK");
+            return out;
+        }
+        if let Some((_, first)) = self.missing.first() {
+            // What no node does is told in the datastore's own words.
+            let same = self.missing.iter().all(|(_, text)| text == first);
+            if self.done == 0 && same && is_error(&self.own) {
+                return std::mem::take(&mut self.own);
+            }
+            encode::error(&mut out, self.names().as_bytes());
+            return out;
+        }
+        match &self.common {
+            Some(common) => {
+                encode::array(&mut out, common.len());
+                common.iter().for_each(|all| encode::int(&mut out, i64::from(*all)));
+            }
+            None => out = std::mem::take(&mut self.own),
+        }
+        out
+    }
+
+    fn names(&self) -> String {
+        let topology = &self.view.topology;
+        let told = self.missing.iter().take(NAMED_MAX).map(|(peer, why)| {
+            let peer = topology.peer(*peer);
+            format!("{} ({}, {}): {}", peer.name, peer.dc, peer.rack, String::from_utf8_lossy(why))
+        });
+        let mut text = told.collect::<Vec<_>>().join("; ");
+        if self.missing.len() > NAMED_MAX {
+            text += &format!("; and {} more", self.missing.len() - NAMED_MAX);
+        }
+        let (missing, all) = (self.missing.len(), self.peers.len());
+        format!("ERR Dynomite: {missing} of {all} nodes did not do it: {text}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Commands that need several answers before they have one of their own: of many nodes, or of
+//! one node after another.
+//!
+//! A task is a value in its client's slot. It is fed answers by the number of the part they are
+//! for and says what follows; it never sees a connection. Every question it puts is answered
+//! exactly once, by a reply or by a failure, so every task ends. Its client may leave meanwhile.
+
+use super::allnodes::AllNodes;
+use super::failure::{Cause, Failure, FailureKind};
+use super::gather::Said;
+use super::plan::{Hop, Leg, Role, Standing};
+use super::ringwide::Ring;
+use super::slot::{Envelope, Owner, Stage};
+use super::upstream::Ticket;
+use super::view::{Now, View};
+use super::{Dispatcher, Frame};
+use crate::proto::args::{Args, Span};
+use crate::proto::command::TowardC;
+use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::resp::spec::CommandSpec;
+use crate::proto::resp::{encode, rewrite};
+use crate::ring::PeerIdx;
+
+/// A command in several steps.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// KEYS, SCAN, DBSIZE, RANDOMKEY.
+    Ring(Ring),
+    /// SCRIPT LOAD, FLUSHALL and others that concern every node.
+    AllNodes(AllNodes),
+}
+
+/// What a task does next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// More answers are awaited.
+    Wait,
+    /// This is the client's reply.
+    Reply(Vec<u8>),
+    /// The command failed.
+    Fail(Failure),
+    /// The questions are put once more.
+    Again,
+}
+
+/// A question a task puts to one node: a slot, its generation and the part it is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+    pub(super) part: u16,
+}
+
+impl Dispatcher {
+    /// Reserves the slot of a client's task.
+    pub(super) fn begin_task(
+        &mut self,
+        client: u32,
+        envelope: Envelope,
+        task: Task,
+        now: Now,
+    ) -> Part {
+        let stage = Stage::Task(Box::new(task));
+        let (slot, generation) = self.new_slot(Owner::Client(client), stage, envelope, now);
+        Part { slot, generation, part: 0 }
+    }
+
+    /// Puts a task's question to one node's own datastore. A node of the reference gets it in the
+    /// form it understands.
+    pub(super) fn ask_node(
+        &mut self,
+        view: &View,
+        peer: PeerIdx,
+        spec: &'static CommandSpec,
+        (frame, args): (&Frame<'_>, Args<'_>),
+        part: Part,
+        now: Now,
+    ) {
+        if let Err(failure) = self.reachable(view, peer) {
+            return self.feed_task(part, Said::Failed(failure), now);
+        }
+        if spec.toward_c_of(&args) == TowardC::AsIs || self.is_torc(view, peer) {
+            return self.ask_usable(view, peer, (frame, args), part, now);
+        }
+        let mut encoded = self.spare();
+        encoded.clear();
+        if write_for_c(spec, &args, &mut encoded) {
+            // Only the embedded store looks at the arguments, and it is no peer.
+            let args = Args::new(&encoded, &[]);
+            self.ask_usable(view, peer, (&Frame::Small(&encoded), args), part, now);
+        } else {
+            let failure = Failure::new(FailureKind::NotSupported, Cause::NotSupportedByPeer);
+            let failure = failure.at(view.topology.peer(peer).id);
+            self.feed_task(part, Said::Failed(failure), now);
+        }
+        self.recycle(encoded);
+    }
+
+    fn ask_usable(
+        &mut self,
+        view: &View,
+        peer: PeerIdx,
+        (frame, args): (&Frame<'_>, Args<'_>),
+        part: Part,
+        now: Now,
+    ) {
+        let rack = view.topology.peer(peer).rack_index as u16;
+        let hop = if peer == view.topology.local() { Hop::Store } else { Hop::Peer };
+        let leg = Leg { peer, rack, hop, role: Role::Answer };
+        let Part { slot, generation, part } = part;
+        let ticket = Ticket { deadline_ms: 0, slot, generation, dc: part, skip: 0, own: false };
+        let owner = self.slots[slot as usize].owner;
+        self.send_ticket(frame, args, &leg, ticket, owner, now);
+    }
+
+    /// Why a node cannot be asked at the moment, if so.
+    fn reachable(&self, view: &View, peer: PeerIdx) -> Result<(), Failure> {
+        let cause = match self.links.standings().get(peer.0 as usize) {
+            Some(Standing::Usable | Standing::Joining) => return Ok(()),
+            Some(Standing::NotConnected) | None => Cause::NotConnected,
+            Some(Standing::NotRoutable) => Cause::NotRoutable,
+        };
+        let kind = match peer == view.topology.local() {
+            true => FailureKind::StoreNotConnected,
+            false => FailureKind::PeerNotConnected,
+        };
+        Err(Failure::new(kind, cause).at(view.topology.peer(peer).id))
+    }
+
+    /// True for this node and for peers that proved to be torc; all others are taken for nodes
+    /// of the reference (decision E1).
+    pub(super) fn is_torc(&self, view: &View, peer: PeerIdx) -> bool {
+        peer == view.topology.local()
+            || view.topology.peer(peer).is_torc
+            || self.links.of(peer).iter().any(|up| self.ups[up.0 as usize].is_torc)
+    }
+
+    /// Hands an answer to the task that asked.
+    pub(super) fn feed_task(&mut self, part: Part, said: Said<'_>, now: Now) {
+        let Some(slot) = self.slots.get_mut(part.slot as usize) else { return };
+        let (true, Stage::Task(task)) = (slot.generation == part.generation, &mut slot.stage)
+        else {
+            return;
+        };
+        let next = match task.as_mut() {
+            Task::Ring(ring) => ring.take(part.part, said),
+            Task::AllNodes(all) => all.take(part.part, said),
+        };
+        match next {
+            Next::Wait => {}
+            Next::Reply(reply) if reply.len() < SHARE_MIN => {
+                self.complete(part.slot, Said::Reply(&reply), now);
+            }
+            Next::Reply(reply) => self.complete(part.slot, Said::Large(reply.into()), now),
+            Next::Fail(failure) => self.complete(part.slot, Said::Failed(failure), now),
+            Next::Again => self.ask_owners(part, now),
+        }
+    }
+}
+
+/// Appends what a node of the reference gets for a command. False, and nothing is appended, when
+/// it cannot run the command in any form.
+pub(super) fn write_for_c(spec: &CommandSpec, args: &Args<'_>, out: &mut Vec<u8>) -> bool {
+    match spec.toward_c_of(args) {
+        TowardC::AsIs => encode::command(out, args.iter()),
+        TowardC::Rewrite => return rewrite::renamed(spec, args, out),
+        TowardC::Eval => return rewrite::in_script(spec, args, out),
+        TowardC::Refuse => return false,
+    }
+    true
+}
+
+/// A request as this node writes it: its bytes and where its arguments are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Written {
+    pub(super) bytes: Vec<u8>,
+    pub(super) spans: Vec<Span>,
+}
+
+impl Written {
+    /// Writes a request of these arguments.
+    pub(super) fn command<'a>(args: impl ExactSizeIterator<Item = &'a [u8]>) -> Written {
+        let mut written = Written::default();
+        let bytes = &mut written.bytes;
+        encode::array(bytes, args.len());
+        for arg in args {
+            encode::header(bytes, b'$', arg.len());
+            written.spans.push(Span::new(bytes.len(), bytes.len() + arg.len()));
+            bytes.extend_from_slice(arg);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        written
+    }
+
+    /// The arguments.
+    pub(super) fn args(&self) -> Args<'_> {
+        Args::new(&self.bytes, &self.spans)
+    }
+}
