@@ -4,6 +4,7 @@
 
 #[cfg(feature = "admin")]
 pub mod admin;
+pub mod affinity;
 pub mod ckf;
 pub mod cli;
 pub mod config;

@@ -87,6 +87,16 @@ impl LocalCkfAdapter {
         Ok(applied)
     }
 
+    /// Publishes the open window.
+    pub fn flush(&mut self) -> Result<(), AdapterError> {
+        if !self.open {
+            return Err(AdapterError::AdmissionClosed);
+        }
+        let mut images = std::mem::take(&mut self.images);
+        self.state.flush(&mut images).map_err(PublishError::from)?;
+        self.forward(images)
+    }
+
     /// Publishes the open window and checks that the lane has everything.
     pub fn exact_consumer_drain(&mut self) -> Result<u64, AdapterError> {
         if !self.open {

@@ -95,7 +95,10 @@ impl DcCkfState {
         }
         applied.first_error = match &event.data {
             EventData::Stored { parent, start_position, blocks } => {
-                self.store(event.source, *parent, *start_position, blocks)
+                let before = self.counters.capacity_omissions;
+                let error = self.store(event.source, *parent, *start_position, blocks);
+                applied.omitted = self.counters.capacity_omissions - before;
+                error
             }
             EventData::Removed(ids) => {
                 let before = self.counters.unknown_removals;

@@ -103,6 +103,8 @@ pub struct Applied {
     pub first_error: Option<EventError>,
     /// Removed names the source did not own.
     pub unknown_removals: u64,
+    /// Blocks omitted because the filter had no place.
+    pub omitted: u64,
     /// True when the event ended a publication window; its images were handed out, if any.
     pub boundary: bool,
 }

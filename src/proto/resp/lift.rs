@@ -53,6 +53,8 @@ enum Form {
     Map(&'static [(&'static str, Form)], &'static Form),
     /// An array of [key, value] becomes a map.
     Entries,
+    /// An array of [key, value, ...] becomes a map; each value is the array of what follows.
+    Rows,
     /// Each element of an array.
     Each(&'static Form),
     /// The last element of an array.
@@ -83,6 +85,8 @@ static STATS: Form = Form::Map(&[], &STAT);
 static VERBATIM: Form = Form::Verbatim;
 static SET: Form = Form::Set;
 static ENTRIES: Form = Form::Entries;
+static ENTRY_MAPS: Form = Form::Each(&ENTRIES);
+static ROWS: Form = Form::Rows;
 static PAIRS: Form = Form::Pairs(&SAME);
 static SCORE_PAIRS: Form = Form::Pairs(&DOUBLE);
 static KEY_SCORE_PAIRS: Form = Form::Last(&EACH_SCORED);
@@ -141,6 +145,8 @@ fn form_of(shape: Shape) -> &'static Form {
         Shape::Coordinates => &EACH_COORDINATES,
         Shape::GeoHits => &GEO_HITS,
         Shape::Streams => &ENTRIES,
+        Shape::EntryMaps => &ENTRY_MAPS,
+        Shape::Rows => &ROWS,
         Shape::StreamFull => &STREAM_FULL,
         Shape::Verbatim => &VERBATIM,
         Shape::Stats => &STATS,
@@ -201,7 +207,17 @@ fn array(kind: &Form, reply: &[u8], out: &mut Vec<u8>) {
                 same(element, out);
             }
         }
-        Form::Map(..) | Form::Pairs(_) | Form::Stat | Form::Entries => same(reply, out),
+        Form::Rows if elements.clone().all(|e| reply::elements(e).left() >= 1) => {
+            encode::map(out, len);
+            for mut row in elements.map(reply::elements) {
+                same(row.next().unwrap_or_default(), out);
+                encode::array(out, row.left());
+                row.for_each(|value| same(value, out));
+            }
+        }
+        Form::Map(..) | Form::Pairs(_) | Form::Stat | Form::Entries | Form::Rows => {
+            same(reply, out);
+        }
         Form::Same | Form::Double | Form::Verbatim => same(reply, out),
     }
 }

@@ -41,6 +41,11 @@ pub enum Shape {
     GeoHits,
     /// An array of streams with their entries becomes a map.
     Streams,
+    /// An array of arrays of [key, value] becomes an array of maps: TORC.WHERE.
+    EntryMaps,
+    /// An array of [key, value, value, ...] becomes a map from key to the array of values:
+    /// TORC.PREFIX.
+    Rows,
     /// XINFO STREAM ... FULL.
     StreamFull,
     /// A bulk string becomes a verbatim string.

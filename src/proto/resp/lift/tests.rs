@@ -37,6 +37,14 @@ fn each_shape_has_its_form() {
         lifted(Shape::Streams, "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*-1\r\n"),
         "%1\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n_\r\n"
     );
+    assert_eq!(
+        lifted(Shape::EntryMaps, "*1\r\n*2\r\n*2\r\n+a\r\n+yes\r\n*2\r\n+b\r\n+no\r\n"),
+        "*1\r\n%2\r\n+a\r\n+yes\r\n+b\r\n+no\r\n"
+    );
+    assert_eq!(
+        lifted(Shape::Rows, "*2\r\n*3\r\n+a\r\n:1\r\n:2\r\n*3\r\n+b\r\n$-1\r\n$-1\r\n"),
+        "%2\r\n+a\r\n*2\r\n:1\r\n:2\r\n+b\r\n*2\r\n_\r\n_\r\n"
+    );
     assert_eq!(lifted(Shape::Verbatim, "$2\r\nhi\r\n"), "=6\r\ntxt:hi\r\n");
     assert_eq!(
         lifted(Shape::FunctionList, "*1\r\n*2\r\n+functions\r\n*1\r\n*2\r\n+flags\r\n*0\r\n"),

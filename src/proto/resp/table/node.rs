@@ -182,6 +182,8 @@ pub(super) const TORC: &[CommandSpec] = &[
     admin("torc.kv", -2, Node),
     admin("torc.local", -2, Node),
     admin("torc.plan", -2, Node),
-    admin("torc.prefix", -2, Node),
-    admin("torc.where", -2, Node),
+    admin("torc.prefix", -2, Node).lift(Shape::Rows),
+    admin("torc.prefixkeys", -2, Node).lift(Shape::Rows),
+    admin("torc.tokens", -2, Node),
+    admin("torc.where", -2, Node).lift(Shape::EntryMaps),
 ];
