@@ -3,6 +3,7 @@
 use std::sync::MutexGuard;
 
 use super::MemoryStore;
+use super::blob::Blob;
 use super::dict::{Entry, hash_of};
 use super::error::CommandError;
 use super::shard::{Record, Shard};
@@ -27,6 +28,8 @@ pub(super) struct Db<'a> {
     /// The key whose hash was needed to find the shard, so that it is not computed twice.
     first: &'a [u8],
     first_hash: u64,
+    /// Large values that were removed: dropped last, when the shards are no longer locked.
+    removed: Vec<Record>,
 }
 
 /// What an edit did.
@@ -61,7 +64,8 @@ impl<'a> Db<'a> {
         now_ms: u64,
         first: (&'a [u8], u64),
     ) -> Db<'a> {
-        Db { store, guards, now_ms, first: first.0, first_hash: first.1 }
+        let (first, first_hash) = first;
+        Db { store, guards, now_ms, first, first_hash, removed: Vec::new() }
     }
 
     /// Milliseconds since the epoch.
@@ -143,7 +147,8 @@ impl<'a> Db<'a> {
     }
 
     /// Sets the string at `key`, whatever it held; `expiry` says what becomes of its expiry.
-    pub(super) fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
+    /// The record is for what lies beside the value.
+    pub(super) fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> &mut Record {
         let now_ms = self.now_ms;
         let (shard, hash) = self.shard_for(key);
         let at = match shard.find(hash, key, now_ms) {
@@ -152,21 +157,19 @@ impl<'a> Db<'a> {
                 record.flags = 0;
                 match &mut record.value {
                     Value::Str(old) => old.set(value),
-                    other => *other = Value::Str(super::blob::Blob::new(value)),
+                    other => *other = Value::Str(Blob::new(value)),
                 }
                 shard.commit(at);
                 at
             }
-            None => {
-                let value = Value::Str(super::blob::Blob::new(value));
-                shard.insert(hash, key, value, now_ms)
-            }
+            None => shard.insert(hash, key, Value::Str(Blob::new(value)), now_ms),
         };
         match expiry {
             Expiry::Keep => {}
             Expiry::Never => shard.set_expiry(at, 0),
             Expiry::At(ms) => shard.set_expiry(at, ms),
         }
+        shard.record_mut(at)
     }
 
     /// Puts `value` at `key`, whatever it held, without an expiry. An empty collection removes
@@ -201,6 +204,18 @@ impl<'a> Db<'a> {
         Some(shard.remove_at(at))
     }
 
+    /// Removes `key`; false when it is absent. A collection is dropped after the command.
+    pub(super) fn delete(&mut self, key: &[u8]) -> bool {
+        match self.remove(key) {
+            Some(Record { value: Value::Str(_), .. }) => true,
+            Some(record) => {
+                self.removed.push(record);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Sets when `key` goes; 0 is never. False when it is absent.
     pub(super) fn set_expiry(&mut self, key: &[u8], expire_at_ms: u64) -> bool {
         let now_ms = self.now_ms;
@@ -211,6 +226,15 @@ impl<'a> Db<'a> {
             shard.commit(at);
         }
         at.is_some()
+    }
+
+    /// Sets when `key` goes as [`Db::set_expiry`] does, but not as a change of the key.
+    pub(super) fn touch(&mut self, key: &[u8], expire_at_ms: u64) {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        if let Some(at) = shard.find(hash, key, now_ms) {
+            shard.set_expiry(at, expire_at_ms);
+        }
     }
 
     /// How long `key` was not used, in milliseconds; looking does not count as use.

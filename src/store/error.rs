@@ -134,6 +134,18 @@ pub(super) enum CommandError {
     NoLfu,
     #[error("OOM command not allowed when used memory > 'maxmemory'.")]
     OutOfMemory,
+    #[error("ERR Bad data format")]
+    DumpFormat,
+    #[error("ERR DUMP payload version or checksum are wrong")]
+    DumpChecksum,
+    #[error("ERR Invalid TTL value, must be >= 0")]
+    RestoreTtl,
+    #[error("ERR Invalid IDLETIME value, must be >= 0")]
+    RestoreIdle,
+    #[error("ERR Invalid FREQ value, must be >= 0 and <= 255")]
+    RestoreFreq,
+    #[error("BUSYKEY Target key name already exists.")]
+    BusyKey,
     /// A text that shows bytes the client sent, which need not be UTF-8.
     #[error("{}", String::from_utf8_lossy(.0))]
     Quoting(Vec<u8>),

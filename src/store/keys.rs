@@ -24,7 +24,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn del(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
-    let gone = args.tail(1).iter().filter(|key| db.remove(key).is_some()).count();
+    let gone = args.tail(1).iter().filter(|key| db.delete(key)).count();
     reply::count(out, gone);
     Ok(())
 }

@@ -7,6 +7,7 @@ use super::command::{Command, Effect::*, Keys::*, row};
 use super::db::{Db, KeyEntry};
 use super::error::{CommandError, CommandResult};
 use super::scan::{self, ScanOptions};
+use super::shard::Shard;
 use super::usage::SHARDS;
 use super::{arg, reply};
 use crate::proto::glob;
@@ -145,7 +146,7 @@ fn flush(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
         return Err(CommandError::Syntax);
     }
     for number in 0..SHARDS {
-        db.visit(number, |shard| shard.clear());
+        drop(db.visit(number, Shard::clear));
     }
     reply::ok(out);
     Ok(())

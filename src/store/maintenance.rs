@@ -17,11 +17,13 @@ impl MemoryStore {
     /// touched expire exactly without it: this frees the memory of those that are not.
     pub fn sweep(&self, now_ms: u64, budget: usize) -> usize {
         let mut left = budget;
-        for number in 0..SHARDS {
+        for _ in 0..SHARDS {
             if left == 0 {
                 break;
             }
-            left -= self.lock(number as u8).sweep(now_ms, left);
+            // A sweep goes on behind the shard where the last one stopped.
+            let number = (self.sweep_turn.fetch_add(1, Relaxed) % SHARDS) as u8;
+            left -= self.lock(number).sweep(now_ms, left);
         }
         budget - left
     }

@@ -6,10 +6,13 @@
 //!
 //! Replies are RESP2 and, errors included, those of redis-server 7.0: a differential test compares
 //! every one. Time is a parameter and only moves what expires; random picks come from a seed.
-//! Nothing is kept on disk, and there is no scripting.
+//! Nothing is kept on disk. What is not here is an error in words or Redis's own for an unknown
+//! command: scripts and functions, streams, geo, HyperLogLog, publish and subscribe, and SORT by or
+//! with other keys. A watched key that was absent, appeared and went again counts as unchanged, and
+//! a sorted set knows no negative zero. `memcache` is the same store for memcache clients.
 //!
-//! Reading order: [`command`] (the table), [`db`] (what a command sees), [`shard`] (the life of a
-//! key), [`dict`] and [`value`] (the data), then one file per family of commands.
+//! Reading order: `command` (the table), `db` (what a command sees), `shard` (the life of a
+//! key), `dict` and `value` (the data), then one file per family of commands.
 
 mod arg;
 mod bitfield;
@@ -17,8 +20,12 @@ mod bits;
 mod blob;
 mod command;
 mod counters;
+mod crc64;
 mod db;
 mod dict;
+mod dump;
+mod dump_packed;
+mod dump_read;
 mod error;
 mod events;
 mod extended;
@@ -32,6 +39,7 @@ mod lcs;
 mod list_moves;
 mod lists;
 mod maintenance;
+mod memcache;
 mod pick;
 mod reply;
 mod scan;
@@ -87,6 +95,8 @@ pub struct MemoryStore {
     usage: Arc<Usage>,
     /// The shard that eviction looks at next.
     evict_turn: AtomicUsize,
+    /// The shard that a sweep looks at next.
+    sweep_turn: AtomicUsize,
 }
 
 impl MemoryStore {
@@ -104,6 +114,7 @@ impl MemoryStore {
                 keyspace::COMMANDS,
                 hashes::COMMANDS,
                 field_expiry::COMMANDS,
+                dump::COMMANDS,
                 lcs::COMMANDS,
                 sort::COMMANDS,
                 bits::COMMANDS,
@@ -119,6 +130,7 @@ impl MemoryStore {
             ]),
             usage,
             evict_turn: AtomicUsize::new(0),
+            sweep_turn: AtomicUsize::new(0),
             settings,
         }
     }
@@ -164,9 +176,7 @@ impl MemoryStore {
     #[inline]
     fn open<'a>(&'a self, keys: Keys, args: &Args<'a>, now_ms: u64) -> Db<'a> {
         if let (Keys::One, Some(key)) = (keys, args.get(1)) {
-            let hash = hash_of(key);
-            let number = shard_of(hash);
-            return Db::new(self, Guards::One(number, self.lock(number)), now_ms, (key, hash));
+            return self.open_key(key, now_ms);
         }
         let mut needed = ShardSet::default();
         let mut first: (&[u8], u64) = (&[], 0);
@@ -175,6 +185,14 @@ impl MemoryStore {
             needed.add(shard_of(first.1));
         });
         Db::new(self, self.lock_all(&needed), now_ms, first)
+    }
+
+    /// Locks the shard of one key.
+    #[inline]
+    fn open_key<'a>(&'a self, key: &'a [u8], now_ms: u64) -> Db<'a> {
+        let hash = hash_of(key);
+        let number = shard_of(hash);
+        Db::new(self, Guards::One(number, self.lock(number)), now_ms, (key, hash))
     }
 
     fn lock_all(&self, needed: &ShardSet) -> Guards<'_> {

@@ -202,15 +202,17 @@ impl Shard {
         value
     }
 
-    /// Removes every key.
-    pub(super) fn clear(&mut self) {
+    /// Removes every key. They come back to be dropped when the shard is no longer locked.
+    #[must_use = "many keys take long to drop"]
+    pub(super) fn clear(&mut self) -> Dict<Record> {
         let keys = self.keys.len() as i64;
-        self.keys = Dict::default();
+        let removed = std::mem::take(&mut self.keys);
         self.due = BinaryHeap::new();
         self.volatile = 0;
         self.version += 1;
         self.charge(-(self.bytes as i64), -keys);
         self.events.push(PresenceEvent::Cleared);
+        removed
     }
 
     /// Expires what is due, at most `budget` keys and fields' hashes; returns how many were

@@ -4,8 +4,9 @@ use crate::proto::args::Args;
 use crate::proto::outbuf::OutBuf;
 
 use super::command::{self, Keys};
-use super::db::{Db, Guards, shard_of};
+use super::db::{Db, shard_of};
 use super::dict::hash_of;
+use super::shard::Record;
 use super::waiters::WaitToken;
 use super::{MemoryStore, SHARDS, ShardSet, reply};
 
@@ -21,10 +22,7 @@ pub struct Watched {
 impl MemoryStore {
     /// A number that changes whenever the key does; 0 while it is absent.
     pub fn version_of(&self, key: &[u8], now_ms: u64) -> u64 {
-        let hash = hash_of(key);
-        let guard = Guards::One(shard_of(hash), self.lock(shard_of(hash)));
-        let mut db = Db::new(self, guard, now_ms, (key, hash));
-        db.peek(key).map_or(0, |record| record.version())
+        self.open_key(key, now_ms).peek(key).map_or(0, Record::version)
     }
 
     /// Runs `commands` as one: nothing of anybody else happens between them. Appends one array

@@ -19,6 +19,8 @@ pub enum Check {
     Pick,
     /// A walk with a cursor.
     Scan,
+    /// A payload that the other side must read.
+    Dump,
 }
 
 use Check::*;
@@ -76,6 +78,9 @@ const TEMPLATES: &[(&str, Check)] = &[
     ("DEL|UNLINK k*", Equal),
     ("EXISTS|TOUCH k*", Equal),
     ("TYPE k", Equal),
+    ("DUMP k", Dump),
+    ("RESTORE k -1|0|x v REPLACE|ABSTTL|_ IDLETIME|FREQ -1|0|300", Equal),
+    ("RESTORE k 0 v REPLACE|_", Equal),
     ("RENAME k k", Equal),
     ("RENAMENX k k", Equal),
     ("COPY k k REPLACE|_", Equal),
@@ -250,9 +255,11 @@ impl Generator {
         let (template, check) = self.templates[self.rng.usize(..self.templates.len())];
         let mut command = self.fill(template);
         // Members of one score must keep it; encodings are compared for no key.
-        let whole = template.starts_with("ZADD x") || template.starts_with("OBJECT");
+        let whole =
+            template.starts_with("ZADD x") || template.starts_with("OBJECT") || check == Dump;
         if !whole && self.one_in(20) {
-            self.damage(&mut command);
+            // A cursor that no scan gave has no right answer.
+            self.damage(&mut command, check != Scan);
         }
         (command, check)
     }
@@ -274,12 +281,11 @@ impl Generator {
         block
     }
 
-    fn damage(&mut self, command: &mut Command) {
+    fn damage(&mut self, command: &mut Command, replace: bool) {
         let junk = JUNK[self.rng.usize(..JUNK.len())].as_bytes().to_vec();
-        // A broken FLUSH or a scan that is none would tell nothing.
         match self.rng.u8(..3) {
             0 if command.len() > 1 => drop(command.pop()),
-            1 if command.len() > 2 => {
+            1 if replace && command.len() > 2 => {
                 let at = self.rng.usize(2..command.len());
                 command[at] = junk;
             }
@@ -393,6 +399,7 @@ impl Generator {
             12..=15 => return format!("v{}", self.rng.u8(..10)).into(),
             _ => 1 + self.rng.usize(..8),
         };
-        (0..len).map(|_| self.rng.u8(..)).collect()
+        // SORT compares C strings there, so a NUL has no right order.
+        (0..len).map(|_| self.rng.u8(1..)).collect()
     }
 }

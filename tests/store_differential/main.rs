@@ -58,6 +58,7 @@ impl Pair {
             Check::Pop if command.len() > 1 => self.compare_pop(command),
             Check::Pick => self.compare_pick(command),
             Check::Scan => self.compare_scan(command),
+            Check::Dump => self.compare_dump(command),
             Check::Equal | Check::Unordered | Check::Pairs | Check::Sign | Check::Pop => {
                 let want = self.redis.call(command);
                 self.expect(command, check, want);
@@ -162,6 +163,23 @@ impl Pair {
         assert!(got.equals(&want, exact), "{}\n{got:?}\n{want:?}", show(command));
     }
 
+    /// DUMP: what either writes the other must read, and both then hold the same.
+    fn compare_dump(&mut self, command: &Command) {
+        let (ours, theirs) = (self.ask_store(command), self.redis.call(command));
+        let (Reply::Bulk(ours), Reply::Bulk(theirs)) = (&ours, &theirs) else {
+            assert_eq!(ours, theirs, "{}", show(command));
+            return;
+        };
+        let restore = |payload: &[u8]| {
+            let mut restore = words("RESTORE key 0 payload REPLACE");
+            (restore[1], restore[3]) = (command[1].clone(), payload.to_vec());
+            restore
+        };
+        assert_eq!(self.ask_store(&restore(theirs)), Reply::Status("OK".into()));
+        assert_eq!(self.redis.call(&restore(ours)), Reply::Status("OK".into()));
+        self.compare_key(&command[1]);
+    }
+
     /// Everything both hold, key by key.
     fn compare_whole(&mut self) {
         self.compare(&words("KEYS *"), Check::Unordered);
@@ -170,23 +188,28 @@ impl Pair {
         self.compare(&words("DBSIZE"), Check::Equal);
         let keys = self.redis.call(&words("KEYS *"));
         for key in keys.items().iter().map(Reply::bytes) {
-            let with = |line: &str| {
-                let mut command = words(line);
-                command.insert(1, key.clone());
-                command
-            };
-            let kind = self.redis.call(&with("TYPE")).text();
-            let (line, check) = match kind.as_str() {
-                "string" => ("GET", Check::Equal),
-                "list" => ("LRANGE 0 -1", Check::Equal),
-                "hash" => ("HGETALL", Check::Pairs),
-                "set" => ("SMEMBERS", Check::Unordered),
-                "zset" => ("ZRANGE 0 -1 WITHSCORES", Check::Equal),
-                other => panic!("unexpected type {other}"),
-            };
-            self.compare(&with(line), check);
-            self.compare(&with("PTTL"), Check::Sign);
+            self.compare_key(&key);
         }
+    }
+
+    /// One key in full.
+    fn compare_key(&mut self, key: &[u8]) {
+        let with = |line: &str| {
+            let mut command = words(line);
+            command.insert(1, key.to_vec());
+            command
+        };
+        let kind = self.redis.call(&with("TYPE")).text();
+        let (line, check) = match kind.as_str() {
+            "string" => ("GET", Check::Equal),
+            "list" => ("LRANGE 0 -1", Check::Equal),
+            "hash" => ("HGETALL", Check::Pairs),
+            "set" => ("SMEMBERS", Check::Unordered),
+            "zset" => ("ZRANGE 0 -1 WITHSCORES", Check::Equal),
+            other => panic!("unexpected type {other}"),
+        };
+        self.compare(&with(line), check);
+        self.compare(&with("PTTL"), Check::Sign);
     }
 
     /// A batch of commands, the server's part in one write.
@@ -274,7 +297,7 @@ fn every_reply_equals_that_of_redis_server() {
             pair.compare_block(&generator.block());
         }
         let (command, check) = generator.next();
-        let alone = matches!(check, Check::Pop | Check::Pick | Check::Scan);
+        let alone = matches!(check, Check::Pop | Check::Pick | Check::Scan | Check::Dump);
         if alone || batch.len() == BATCH {
             pair.compare_batch(&mut batch);
         }

@@ -28,6 +28,7 @@ impl Redis {
         std::fs::create_dir_all(&folder).expect("a temporary folder");
         let socket = folder.join("redis.sock");
         let server = Process::new(binary)
+            .env("LC_ALL", "C")
             .args(["--port", "0", "--save", "", "--appendonly", "no"])
             .arg("--unixsocket")
             .arg(&socket)
