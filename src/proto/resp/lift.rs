@@ -248,6 +248,12 @@ fn pairs(second: &Form, mut elements: reply::Elements<'_>, out: &mut Vec<u8>) {
 
 /// Copies a reply of any depth, nulls replaced. Long runs are copied at once.
 fn same(reply: &[u8], out: &mut Vec<u8>) {
+    if reply.first() != Some(&b'*') {
+        return match reply::is_null(reply) {
+            true => encode::null(out),
+            false => out.extend_from_slice(reply),
+        };
+    }
     let (mut copied, mut at) = (0, 0);
     while let Some(element) = reply::known(reply, at) {
         at = match element {

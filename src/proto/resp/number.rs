@@ -19,14 +19,16 @@ const DIGITS_MAX: usize = 18;
 /// as soon as it is seen.
 #[inline(always)]
 pub(super) fn read(buf: &[u8], at: usize) -> Number {
-    // One digit is the commonest header of all (`*3`, `$3`).
-    if let Some(&[digit, b'\r', b'\n']) = buf.get(at..).and_then(|b| b.first_chunk::<3>()) {
-        let value = digit.wrapping_sub(b'0');
-        if value <= 9 {
-            return Number::Value(i64::from(value), at + 3);
+    // Nearly all headers have one digit or two.
+    match buf.get(at..).and_then(|b| b.first_chunk::<4>()) {
+        Some(&[digit @ b'0'..=b'9', b'\r', b'\n', _]) => {
+            Number::Value(i64::from(digit - b'0'), at + 3)
         }
+        Some(&[tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n']) => {
+            Number::Value(i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), at + 4)
+        }
+        _ => read_long(buf, at),
     }
-    read_long(buf, at)
 }
 
 /// Reads the number of a `:n` reply at `at`: all of an i64.

@@ -195,6 +195,9 @@ fn line(
     scanned: usize,
     limits: &ReplyLimits,
 ) -> Result<Element, DecodeError> {
+    if buf[at..].starts_with(OK) {
+        return Ok(Element::Whole(at + OK.len()));
+    }
     // The last byte seen may have been the CR.
     let from = at + scanned.saturating_sub(1).max(1);
     let end = memchr::memchr2(b'\r', b'\n', &buf[from..]).map(|i| from + i);
@@ -211,6 +214,9 @@ fn line(
     }
 }
 
+/// The commonest reply to a write.
+const OK: &[u8] = b"+OK\r\n";
+
 /// True for an error reply.
 pub fn is_error(reply: &[u8]) -> bool {
     reply.first() == Some(&b'-')
@@ -223,7 +229,7 @@ pub fn is_null(reply: &[u8]) -> bool {
 
 /// True for `+OK`.
 pub fn is_ok(reply: &[u8]) -> bool {
-    reply == b"+OK\r\n"
+    reply == OK
 }
 
 /// The value of a `:n` reply.

@@ -50,11 +50,7 @@ impl<'a> Words<'a> {
 
 /// An integer argument as Redis's `string2ll` reads it.
 fn integer(text: &[u8]) -> Option<i64> {
-    let canonical = match text {
-        b"0" => true,
-        [b'-', b'1'..=b'9', ..] | [b'1'..=b'9', ..] => true,
-        _ => false,
-    };
+    let canonical = matches!(text, b"0" | [b'-', b'1'..=b'9', ..] | [b'1'..=b'9', ..]);
     if !canonical {
         return None;
     }
