@@ -2,14 +2,13 @@
 
 use super::counters::Counters;
 use super::local::REDIS_VERSION;
-use super::plan::Standing;
 use super::view::{Now, View};
 use crate::proto::args::Args;
 
 /// The sections `args` asks for; all of them without any.
 pub(super) fn text(
     view: &View,
-    standings: &[Standing],
+    usable: usize,
     counters: &Counters,
     in_flight: usize,
     args: &Args<'_>,
@@ -17,8 +16,6 @@ pub(super) fn text(
 ) -> String {
     let topology = &view.topology;
     let local = topology.peer(topology.local());
-    let usable =
-        standings.iter().filter(|s| matches!(s, Standing::Usable | Standing::Joining)).count();
     let requests = counters.client_reads + counters.client_writes + counters.client_other;
     let sections = [
         (

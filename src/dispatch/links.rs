@@ -38,6 +38,12 @@ impl Links {
         &self.standings
     }
 
+    /// Peers that can be asked, this node included.
+    pub(super) fn usable(&self) -> usize {
+        let usable = |s: &&Standing| matches!(s, Standing::Usable | Standing::Joining);
+        self.standings.iter().filter(usable).count()
+    }
+
     /// The connections to a peer, or to the datastore for the local node.
     pub(super) fn of(&self, peer: PeerIdx) -> &[UpId] {
         let (first, len) = self.places[peer.0 as usize];

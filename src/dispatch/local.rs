@@ -318,9 +318,9 @@ impl Dispatcher {
     }
 
     fn info(&self, view: &View, args: &Args<'_>, now: Now, out: &mut Vec<u8>) {
-        let standings = self.links.standings();
+        let usable = self.links.usable();
         let in_flight = self.in_flight();
-        let text = super::info::text(view, standings, &self.counters, in_flight, args, now);
+        let text = super::info::text(view, usable, &self.counters, in_flight, args, now);
         encode::bulk(out, text.as_bytes());
     }
 }

@@ -196,13 +196,15 @@ impl Dispatcher {
         let topology = &view.topology;
         let mut text = format!(
             "STAT pid {}\r\nSTAT uptime {}\r\nSTAT time {}\r\nSTAT version {}\r\n\
-             STAT ring_digest {:016x}\r\nSTAT peers {}\r\n",
+             STAT ring_digest {:016x}\r\nSTAT peers {}\r\n\
+             STAT peers_usable {}\r\n",
             std::process::id(),
             now.mono_us / 1_000_000,
             now.wall_ms / 1000,
             env!("CARGO_PKG_VERSION"),
             topology.digest(),
             topology.peers().len(),
+            self.links.usable(),
         );
         for (name, _, value) in self.counters.each() {
             text.push_str(&format!("STAT {name} {value}\r\n"));

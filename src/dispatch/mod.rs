@@ -45,9 +45,9 @@ mod replies;
 mod requests;
 mod ringwide;
 mod scan;
-pub mod scripts;
 #[cfg(test)]
 mod scripted;
+pub mod scripts;
 mod send;
 mod slot;
 mod task;

@@ -88,6 +88,20 @@ impl Client {
         self.reply()
     }
 
+    /// All lines of memcache's `stats`.
+    pub fn memcache_stats(&mut self) -> io::Result<String> {
+        self.send(b"stats\r\n")?;
+        let mut text = String::new();
+        loop {
+            let line = String::from_utf8_lossy(&self.line()?).into_owned();
+            if line == "END" {
+                return Ok(text);
+            }
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+
     pub fn reply(&mut self) -> io::Result<Reply> {
         let line = self.line()?;
         let text = String::from_utf8_lossy(&line[1..]).into_owned();

@@ -4,7 +4,11 @@
 //! process ids. Tests that need redis-server take it from `REDIS_BIN` or the PATH and say
 //! *skipped* without it.
 
+// A test binary has no callers: what its modules share is not public to anybody.
+#![allow(unreachable_pub)]
+
 mod client;
+mod clients;
 mod faults;
 mod keys_land;
 mod membership;

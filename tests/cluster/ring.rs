@@ -1,7 +1,7 @@
 //! Nodes and datastores as processes, ended with the test.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,13 +23,22 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// The redis-server to use, or `None` with a line that says so.
 pub fn redis_bin(test: &str) -> Option<PathBuf> {
-    let named = std::env::var_os("REDIS_BIN").map(PathBuf::from);
+    program(test, "redis-server", "REDIS_BIN")
+}
+
+/// The memcached to use, or `None` with a line that says so.
+pub fn memcached_bin(test: &str) -> Option<PathBuf> {
+    program(test, "memcached", "MEMCACHED_BIN")
+}
+
+fn program(test: &str, name: &str, variable: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from);
     let found = named.or_else(|| {
         let path = std::env::var_os("PATH")?;
-        std::env::split_paths(&path).map(|d| d.join("redis-server")).find(|p| p.is_file())
+        std::env::split_paths(&path).map(|d| d.join(name)).find(|p| p.is_file())
     });
     if found.is_none() {
-        println!("skipped: {test}: no redis-server (set REDIS_BIN)");
+        println!("skipped: {test}: no {name} (set {variable})");
     }
     found
 }
@@ -72,6 +81,19 @@ pub fn redis_process(bin: &Path, port: u16) -> Process {
     Process(child)
 }
 
+/// A memcached, up when this returns.
+pub fn memcached_process(bin: &Path, port: u16) -> Process {
+    let child = Command::new(bin)
+        .args(["-l", "127.0.0.1", "-p", &port.to_string(), "-u", "nobody"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("memcached starts");
+    wait_until("memcached", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    Process(child)
+}
+
 /// A folder that is removed with the test.
 pub struct Folder(pub PathBuf);
 
@@ -100,6 +122,7 @@ impl Drop for Folder {
 pub enum Store {
     Embedded,
     Redis(PathBuf),
+    Memcached(PathBuf),
 }
 
 /// One node and its datastore.
@@ -111,6 +134,7 @@ pub struct Node {
     pub peer: u16,
     pub admin: u16,
     pub redis_port: u16,
+    memcache: bool,
     pub process: Option<Process>,
     pub redis: Option<Process>,
     conf: PathBuf,
@@ -147,11 +171,14 @@ impl Node {
         self.redis = Some(redis_process(bin, self.redis_port));
     }
 
-    /// Fields of `INFO torc`.
+    /// Fields of `INFO torc`, or of memcache's `stats`.
     pub fn info(&self, field: &str) -> Option<String> {
-        let info = Client::try_connect(self.client).ok()?.try_call(&["INFO", "torc"]).ok()?;
-        let prefix = format!("{field}:");
-        info.text().lines().find_map(|l| l.strip_prefix(&prefix).map(|v| v.trim().to_owned()))
+        let mut client = Client::try_connect(self.client).ok()?;
+        let (text, prefix) = match self.memcache {
+            false => (client.try_call(&["INFO", "torc"]).ok()?.text(), format!("{field}:")),
+            true => (client.memcache_stats().ok()?, format!("STAT {field} ")),
+        };
+        text.lines().find_map(|l| l.strip_prefix(&prefix).map(|v| v.trim().to_owned()))
     }
 }
 
@@ -198,6 +225,7 @@ impl Ring {
             peer: free_port(),
             admin: free_port(),
             redis_port: free_port(),
+            memcache: matches!(self.layout.store, Store::Memcached(_)),
             process: None,
             redis: None,
             conf: self.folder.0.join(format!("n{number}.yml")),
@@ -207,6 +235,10 @@ impl Ring {
             Store::Embedded => "  datastore: embedded\n".to_owned(),
             Store::Redis(bin) => {
                 node.start_redis(bin);
+                format!("  servers:\n  - 127.0.0.1:{}:1\n", node.redis_port)
+            }
+            Store::Memcached(bin) => {
+                node.redis = Some(memcached_process(bin, node.redis_port));
                 format!("  servers:\n  - 127.0.0.1:{}:1\n", node.redis_port)
             }
         };

@@ -73,7 +73,7 @@ pub(super) fn layout(port: u16, redis: bool) -> Result<Vec<DemoNode>, Failure> {
 pub(super) fn configuration(node: &DemoNode, first: &DemoNode) -> String {
     let mut text = format!(
         "demo:\n  name: {}\n  datacenter: {}\n  rack: {}\n  tokens: '{}'\n  listen: {}\n  \
-         dyn_listen: {}\n  stats_listen: {}\n  workers: 1\n",
+         dyn_listen: {}\n  stats_listen: {}\n  hash_tag: '{{}}'\n  workers: 1\n",
         node.name, node.dc, node.rack, node.token, node.client, node.peer, node.admin
     );
     match node.redis {
