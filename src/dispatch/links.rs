@@ -82,8 +82,10 @@ impl Dispatcher {
                 .collect();
             self.links.peers.insert(peer.id, PeerLink { address, same_dc, ups });
         }
-        // What follows may plan again, so the links must already be those of the new snapshot.
+        // What follows may plan again, so the links must already be those of the new snapshot,
+        // and which racks were tried is told by numbers of the old one.
         self.index_links();
+        self.slots.iter_mut().for_each(|(_, slot)| slot.tried = 0);
         for id in gone {
             self.ups[id.0 as usize].retired = true;
             self.release_waiters(id);

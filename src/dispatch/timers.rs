@@ -34,14 +34,18 @@ pub(super) struct Moved {
 impl Dispatcher {
     /// When a request sent to `id` now must be answered.
     pub(super) fn deadline_ms(&self, id: UpId, now: Now) -> u64 {
+        now.mono_ms() + self.patience_ms(&self.ups[id.0 as usize])
+    }
+
+    /// How long a request waits for `up`.
+    fn patience_ms(&self, up: &Upstream) -> u64 {
         let settings = &self.view.settings;
-        let up = &self.ups[id.0 as usize];
         let extra = match up.target {
             Target::Store => 0,
             Target::Peer(_) if up.same_dc => SAME_DC_EXTRA_MS,
             Target::Peer(_) => REMOTE_DC_EXTRA_MS,
         };
-        now.mono_ms() + (settings.timeout_ms + extra) * settings.timeout_factor
+        (settings.timeout_ms + extra) * settings.timeout_factor
     }
 
     /// When [`Dispatcher::on_deadline`] is to be called, in milliseconds of the monotonic clock;
@@ -89,11 +93,13 @@ impl Dispatcher {
     }
 
     /// An upstream that owes replies and sent no byte for twice the datastore's deadline is
-    /// given up (decision D5).
+    /// given up (decision D5), but never before a request to it has had its time: a short
+    /// `timeout` must not cut the links to other datacenters.
     fn stalled_at_ms(&self, up: &Upstream) -> Option<u64> {
         let settings = &self.view.settings;
         let since = up.waiting_since_ms.max(up.last_heard_ms);
-        (up.in_flight() > 0).then(|| since + 2 * settings.timeout_ms * settings.timeout_factor)
+        let silence_ms = 2 * settings.timeout_ms * settings.timeout_factor;
+        (up.in_flight() > 0).then(|| since + silence_ms.max(self.patience_ms(up)))
     }
 
     fn expire(&mut self, id: UpId, now: Now) {
