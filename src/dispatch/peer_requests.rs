@@ -80,7 +80,7 @@ impl Dispatcher {
         let kind = header.msg_type();
         match kind {
             MsgType::Req | MsgType::ReqForward if !header.encrypted() => {
-                self.peer_request(view, id, header, buf, pos, spans, now)
+                self.peer_request(view, header, (id, buf, pos), spans, now)
             }
             MsgType::GossipSyn => Ok(self.control_frame(id, header, buf, pos)),
             _ if kind.is_control() => Ok(self.control_frame(id, header, buf, pos)),
@@ -124,10 +124,8 @@ impl Dispatcher {
     fn peer_request(
         &mut self,
         view: &View,
-        id: ClientId,
         header: Header,
-        buf: &mut BytesMut,
-        pos: &mut usize,
+        (id, buf, pos): (ClientId, &mut BytesMut, &mut usize),
         spans: &mut Vec<Span>,
         now: Now,
     ) -> Result<bool, Stop> {

@@ -191,7 +191,7 @@ fn one_read(
     let mut first = None;
     let mut joining = None;
     let reach = if q.read_fallback { local.len() } else { 1 };
-    for rack in local.from_own(q.topology).take(reach) {
+    for rack in local.own_first(q.topology).take(reach) {
         if rack < 64 && q.tried >> rack & 1 == 1 {
             continue;
         }
@@ -223,7 +223,7 @@ fn one_write(
     plan: &mut Plan,
 ) -> Result<(), Failure> {
     let mut first = None;
-    for rack in local.from_own(q.topology) {
+    for rack in local.own_first(q.topology) {
         match usable(q, rack, standings) {
             Ok((peer, _)) => {
                 let role = if plan.legs.is_empty() { Role::Answer } else { Role::Swallow };
@@ -255,7 +255,7 @@ fn each(
 fn group(q: &Question<'_>, racks: &Racks, standings: &[Standing], plan: &mut Plan) {
     let dc = plan.groups.len() as u16;
     let mut group = Group { replicas: racks.len() as u16, ..Group::default() };
-    for rack in racks.from_own(q.topology) {
+    for rack in racks.own_first(q.topology) {
         match usable(q, rack, standings) {
             Ok((peer, _)) => {
                 group.asked += 1;
@@ -357,7 +357,7 @@ impl Racks {
     }
 
     /// The own rack first when it is among them, then the following ones in sorted order.
-    fn from_own(&self, topology: &Topology) -> impl Iterator<Item = usize> + use<> {
+    fn own_first(&self, topology: &Topology) -> impl Iterator<Item = usize> + use<> {
         let own = topology.own_rack();
         let shift = self.iter().position(|rack| rack == own).unwrap_or(0);
         let racks = *self;

@@ -13,6 +13,12 @@ fn ticket(slot: u32, deadline_ms: u64) -> Ticket {
     Ticket { deadline_ms, slot, generation: 0, dc: 0, skip: 0, own: false }
 }
 
+fn push(up: &mut Upstream, slots: &[u32], deadline_ms: u64) {
+    for slot in slots {
+        up.push(ticket(*slot, deadline_ms), 0);
+    }
+}
+
 /// Pops with an id and gives the slots: those lost, and the one that matched.
 fn pop(up: &mut Upstream, id: Option<u64>) -> (Vec<u32>, Option<u32>) {
     let mut lost = Vec::new();
@@ -44,7 +50,7 @@ fn replies_belong_to_tickets_in_the_order_of_requests() {
 #[test]
 fn a_store_has_no_ids() {
     let mut up = upstream(Target::Store);
-    [1, 2].map(|slot| up.push(ticket(slot, 0), 0));
+    push(&mut up, &[1, 2], 0);
     assert_eq!(pop(&mut up, None), (vec![], Some(1)));
     assert_eq!(pop(&mut up, None), (vec![], Some(2)));
     assert_eq!(pop(&mut up, None), (vec![], None));
@@ -53,7 +59,7 @@ fn a_store_has_no_ids() {
 #[test]
 fn an_older_id_belongs_to_nobody() {
     let mut up = upstream(PEER);
-    [1, 2].map(|slot| up.push(ticket(slot, 0), 0));
+    push(&mut up, &[1, 2], 0);
     pop(&mut up, Some(1));
     assert_eq!(pop(&mut up, Some(1)), (vec![], None));
     assert_eq!(pop(&mut up, Some(0)), (vec![], None));
@@ -63,7 +69,7 @@ fn an_older_id_belongs_to_nobody() {
 #[test]
 fn an_id_that_was_never_sent_belongs_to_nobody() {
     let mut up = upstream(PEER);
-    [1, 2].map(|slot| up.push(ticket(slot, 0), 0));
+    push(&mut up, &[1, 2], 0);
     assert_eq!(pop(&mut up, Some(3)), (vec![], None));
     assert_eq!(pop(&mut up, Some(u64::MAX)), (vec![], None));
     assert_eq!(up.in_flight(), 2);
@@ -73,7 +79,7 @@ fn an_id_that_was_never_sent_belongs_to_nobody() {
 #[test]
 fn a_later_id_loses_the_tickets_before_it() {
     let mut up = upstream(PEER);
-    [1, 2, 3, 4].map(|slot| up.push(ticket(slot, 0), 0));
+    push(&mut up, &[1, 2, 3, 4], 0);
     assert_eq!(pop(&mut up, Some(3)), (vec![1, 2], Some(3)));
     assert_eq!(pop(&mut up, Some(4)), (vec![], Some(4)));
 }
@@ -129,7 +135,7 @@ fn replies_before_the_one_that_counts_are_skipped() {
 #[test]
 fn a_lost_connection_gives_up_every_ticket_and_counts_ids_anew() {
     let mut up = upstream(PEER);
-    [1, 2, 3].map(|slot| up.push(ticket(slot, 5), 0));
+    push(&mut up, &[1, 2, 3], 5);
     up.expire(9);
     let slots: Vec<u32> = up.drain().iter().map(|t| t.slot).collect();
     assert_eq!(slots, [TOO_LATE, 2, 3]);
