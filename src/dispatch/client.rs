@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::multi::{Multi, Shapes};
 use super::upstream::UpId;
 use crate::proto::dnode::{Header, HeaderDecoder};
 use crate::proto::memcache::decode::McDecoder;
@@ -68,6 +69,12 @@ pub(super) struct Client {
     pub(super) closing: bool,
     /// A limit was hit: the shell must not read it.
     pub(super) paused: bool,
+    /// The transaction between MULTI and EXEC.
+    pub(super) multi: Option<Box<Multi>>,
+    /// For a RESP3 client: the reply shapes of each transaction that is on its way.
+    pub(super) exec_shapes: VecDeque<Shapes>,
+    /// Not served further until the first replica of its write has answered.
+    pub(super) held: bool,
     /// The upstream whose output must drain first.
     pub(super) blocked_on: Option<UpId>,
     /// Allocated when a client says something about itself.
@@ -91,6 +98,9 @@ impl Client {
             trusted,
             closing: false,
             paused: false,
+            multi: None,
+            exec_shapes: VecDeque::new(),
+            held: false,
             blocked_on: None,
             session: None,
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::effects::StoreVersion;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::Standing;
@@ -108,8 +109,9 @@ impl Dispatcher {
             up.up = true;
             up.last_heard_ms = now.mono_ms();
             self.counters.upstreams_up += 1;
-            if let Target::Peer(_) = up.target {
-                self.probe(id, now);
+            match up.target {
+                Target::Peer(_) => self.probe(id, now),
+                Target::Store => self.store_version = StoreVersion::Unknown,
             }
             self.index_standings();
         }

@@ -110,6 +110,7 @@ impl Dispatcher {
         let client = &mut self.clients[id.0 as usize];
         client.resp3 = false;
         client.session = None;
+        client.multi = None;
         client.trusted = view.settings.client_password.is_none();
         encode::simple(out, b"RESET");
     }

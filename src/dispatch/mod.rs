@@ -15,7 +15,8 @@
 //! 5. The reply is appended to the client's output if it is its turn, else parked.
 //!
 //! Commands that need many nodes, or one after another, are [`task`]s: a value in the slot that
-//! is fed each answer (`ringwide.rs`, `allnodes.rs`). A node of the reference gets a command it
+//! is fed each answer (`ringwide.rs`, `allnodes.rs`, `effects.rs`). A transaction is queued
+//! (`multi.rs`) and travels as one request (`block.rs`). A node of the reference gets a command it
 //! does not know in another form, or the command is refused before anybody runs it (`send.rs`).
 //!
 //! # Invariants
@@ -33,13 +34,16 @@ pub mod plan;
 pub mod view;
 
 mod allnodes;
+mod block;
 mod client;
 mod counters;
+mod effects;
 mod fragment;
 mod info;
 mod links;
 mod local;
 mod memcache;
+mod multi;
 mod peer_requests;
 mod replies;
 mod requests;
@@ -69,8 +73,10 @@ use crate::proto::args::{Args, Span};
 use crate::proto::memcache::decode::McDecoder;
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::decode::RequestDecoder;
+use crate::proto::resp::encode;
 use crate::ring::PeerId;
 use client::{Client, Decoder};
+use effects::StoreVersion;
 use gather::Gather;
 use links::Links;
 use plan::Plan;
@@ -83,6 +89,13 @@ use view::{Protocol, View};
 pub trait Embedded: Send + Sync {
     /// Runs one RESP request and appends exactly one reply.
     fn execute(&self, args: &Args<'_>, wall_ms: u64, out: &mut OutBuf);
+
+    /// Runs several requests and appends one array with a reply each, errors in place. By default
+    /// one after the other; a store that others use meanwhile must let nobody in between.
+    fn execute_block(&self, requests: &[Args<'_>], wall_ms: u64, out: &mut OutBuf) {
+        encode::array(out.tail_mut(), requests.len());
+        requests.iter().for_each(|args| self.execute(args, wall_ms, out));
+    }
 }
 
 /// A connection of either side, for the shell's list of those with bytes to write.
@@ -159,6 +172,7 @@ pub struct Dispatcher {
     spare_buffers: Vec<Vec<u8>>,
     spare_gathers: Vec<Gather>,
     scripts: Arc<Scripts>,
+    store_version: StoreVersion,
 }
 
 impl Dispatcher {
@@ -189,6 +203,7 @@ impl Dispatcher {
             spare_buffers: Vec::new(),
             spare_gathers: Vec::new(),
             scripts: Arc::default(),
+            store_version: StoreVersion::default(),
         };
         dispatcher.open_store();
         dispatcher.set_view(view);
@@ -390,6 +405,7 @@ impl Dispatcher {
         let settings = &self.view.settings;
         let Some(client) = self.clients.get_mut(key as usize) else { return };
         if client.paused
+            && !client.held
             && client.blocked_on.is_none()
             && client.queue.len() <= settings.client_in_flight_max / 2
             && client.owed_bytes() <= settings.client_output_max / 2

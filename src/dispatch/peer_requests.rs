@@ -11,7 +11,7 @@ use super::requests::Stop;
 use super::send::Ask;
 use super::slot::{Envelope, Owner};
 use super::view::{Now, View};
-use super::{Dispatcher, Event, Frame, cut};
+use super::{Dispatcher, Event, Frame, block, cut};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, Routing};
 use crate::proto::dnode::{Header, HeaderLimits, MsgType};
@@ -204,10 +204,20 @@ impl Dispatcher {
             let spec = table::find(args, &self.view.settings.modules).ok()?;
             match spec.routing_of(args) {
                 Routing::Keyed | Routing::LocalStore | Routing::AllNodes => return None,
-                Routing::Ring | Routing::Blocking => return None,
+                Routing::Ring => return None,
+                Routing::Node
+                    if block::is_block(args)
+                        && block::commands(args, &self.view.settings.modules).is_some() =>
+                {
+                    return None;
+                }
                 // The heartbeat (decision E1).
                 Routing::Node if spec.name == "ping" => return None,
-                Routing::Node | Routing::Transaction | Routing::Refused(_) | Routing::Hangup => {
+                Routing::Node
+                | Routing::Blocking
+                | Routing::Transaction
+                | Routing::Refused(_)
+                | Routing::Hangup => {
                     format!("ERR '{}' is not served on a link between nodes", spec.name)
                 }
             }
@@ -256,6 +266,9 @@ impl Dispatcher {
             ask.key = spec.first_key(&args).and_then(|i| args.get(i));
             if spec.class_of(&args) == Class::Read {
                 ask.op = Op::Read;
+            }
+            if block::is_block(&args) {
+                ask.key = block::first_key(&args, &self.view.settings.modules);
             }
         }
         ask

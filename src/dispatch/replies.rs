@@ -10,9 +10,9 @@ use super::plan::{self, Hop, Leg, Op, Question, Role};
 use super::send::rack_bit;
 use super::slot::{Envelope, Owner, Stage};
 use super::task::{Part, write_for_c};
-use super::upstream::{NOBODY, TOO_LATE, Target, Ticket, UpId, UpstreamError};
+use super::upstream::{NOBODY, STORE_VERSION, TOO_LATE, Target, Ticket, UpId, UpstreamError};
 use super::view::{Now, View};
-use super::{Dispatcher, Event, Frame, cut};
+use super::{Dispatcher, Event, Frame, cut, multi};
 use crate::proto::args::Args;
 use crate::proto::command::TowardC;
 use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_TORC, put_header};
@@ -113,6 +113,7 @@ impl Dispatcher {
     pub(super) fn answer(&mut self, ticket: Ticket, said: Said<'_>, now: Now) {
         match ticket.slot {
             NOBODY => return,
+            STORE_VERSION => return self.note_store_version(&said),
             TOO_LATE => {
                 self.counters.late_replies += 1;
                 return;
@@ -348,6 +349,9 @@ impl Dispatcher {
             let version = envelope.version.clamp(1, VERSION_TORC);
             let (id, same_dc, len) = (envelope.id, envelope.same_dc, bytes.len() as u64);
             put_header(client.out.tail_mut(), id, kind, 0, version, same_dc, DATA_PLAIN, len);
+        } else if envelope.exec {
+            let shapes = client.exec_shapes.pop_front();
+            return multi::lift(shapes, bytes, client.out.tail_mut());
         } else if client.resp3 {
             return lift::lift(envelope.shape, bytes, client.out.tail_mut());
         }

@@ -15,6 +15,7 @@ use super::{Dispatcher, Frame, cut, scan};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, KeySpec, Merge, Routing};
 use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::resp::effect::EffectRule;
 use crate::proto::resp::shape::Shape;
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{encode, inline, table};
@@ -252,6 +253,7 @@ impl Dispatcher {
             Ok(spec) => spec,
             Err(rejection) => {
                 self.counters.unknown_commands += 1;
+                self.fail_multi(id);
                 let mut error = Vec::new();
                 rejection.write(&args, &mut error);
                 return self.reply_in_turn(id.0, Envelope::default(), Said::Reply(&error), now);
@@ -259,6 +261,9 @@ impl Dispatcher {
         };
         if !self.clients[id.0 as usize].trusted && !BEFORE_AUTH.contains(&spec.name) {
             return self.reply_error(id, "NOAUTH Authentication required.", now);
+        }
+        if self.is_queued(id, spec) {
+            return self.queue(view, id, spec, args, now);
         }
         match spec.routing_of(&args) {
             Routing::Keyed => self.serve_keyed(view, id, frame, spec, args, now),
@@ -271,7 +276,8 @@ impl Dispatcher {
             }
             Routing::AllNodes => self.serve_all_nodes(view, id, frame, spec, args, now),
             Routing::Ring => self.serve_ring(view, id, frame, spec, args, now),
-            Routing::Blocking | Routing::Transaction => {
+            Routing::Transaction => self.serve_transaction(view, id, spec, now),
+            Routing::Blocking => {
                 let text = format!("ERR '{}' is not supported by this node", spec.name);
                 self.reply_error(id, &text, now);
             }
@@ -325,7 +331,10 @@ impl Dispatcher {
             return self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
         }
         if spec.keys == KeySpec::First && spec.unnamed_keys.is_none() {
-            return self.ask(view, &request.ask(frame), now);
+            if request.op == Op::Read || spec.effect == EffectRule::Verbatim {
+                return self.ask(view, &request.ask(frame), now);
+            }
+            return self.ask_write(view, frame, spec, &request, now);
         }
         self.serve_several(view, frame, spec, &request, now);
     }
@@ -363,6 +372,7 @@ impl Dispatcher {
         }
         match spec.name {
             "evalsha" | "evalsha_ro" => self.serve_evalsha(view, frame, request, now),
+            _ if request.op == Op::Write => self.ask_write(view, frame, spec, request, now),
             _ => self.ask(view, &request.ask(frame), now),
         }
     }

@@ -10,11 +10,11 @@ use super::slot::{Envelope, Owner, Stage};
 use super::task::write_for_c;
 use super::upstream::{NOBODY, Target, Ticket, UpId};
 use super::view::{Now, View};
-use super::{Dispatcher, Frame};
+use super::{Dispatcher, Frame, block};
 use crate::proto::args::Args;
 use crate::proto::command::{Compare, TowardC};
 use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_C, put_header};
-use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::outbuf::{OutBuf, SHARE_MIN};
 use crate::proto::resp::spec::CommandSpec;
 use crate::ring::{Consistency, PeerIdx};
 
@@ -184,7 +184,8 @@ impl Dispatcher {
             return false;
         };
         let client = &self.clients[key as usize];
-        if !client.queue.is_empty() || client.resp3 || client.peer.is_some() {
+        let plain = !client.resp3 && client.peer.is_none() && !block::is_block(&ask.args);
+        if !client.queue.is_empty() || !plain {
             return false;
         }
         let embedded = Arc::clone(embedded);
@@ -238,6 +239,7 @@ impl Dispatcher {
             && view.settings.read_fallback
             && (2..=TRIED_RACKS_MAX).contains(&view.topology.local_racks().len())
             && ask.frame.as_slice().len() < SHARE_MIN
+            && !block::is_block(&ask.args)
     }
 
     fn send_leg(
@@ -267,6 +269,9 @@ impl Dispatcher {
         owner: Owner,
         now: Now,
     ) {
+        if leg.hop == Hop::Store && block::is_block(&args) {
+            return self.send_block(args, leg, ticket, now);
+        }
         if leg.hop == Hop::Store && self.embedded.is_some() {
             self.counters.requests_store += 1;
             return self.execute(args, ticket, now);
@@ -285,6 +290,11 @@ impl Dispatcher {
         let embedded = Arc::clone(self.embedded.as_ref().expect("checked by the caller"));
         let mut out = std::mem::take(&mut self.executed);
         embedded.execute(&args, now.wall_ms, &mut out);
+        self.answer_executed(out, ticket, now);
+    }
+
+    /// Hands a reply of the embedded store to the slot that asked.
+    pub(super) fn answer_executed(&mut self, mut out: OutBuf, ticket: Ticket, now: Now) {
         if out.front().len() == out.len() {
             self.answer(ticket, Said::Reply(out.front()), now);
         } else {

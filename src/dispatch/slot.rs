@@ -46,6 +46,8 @@ pub(super) struct Envelope {
     pub(super) same_dc: bool,
     /// How a RESP3 reader sees the reply.
     pub(super) shape: Shape,
+    /// It is the reply of EXEC, lifted by the shapes its client keeps.
+    pub(super) exec: bool,
     /// No byte is to be sent (memcache `noreply`).
     pub(super) silent: bool,
     /// Nothing ordinary is to be sent (memcache meta flag `q`).

@@ -6,6 +6,7 @@
 //! exactly once, by a reply or by a failure, so every task ends. Its client may leave meanwhile.
 
 use super::allnodes::AllNodes;
+use super::effects::Primary;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::{Hop, Leg, Role, Standing};
@@ -13,10 +14,11 @@ use super::ringwide::Ring;
 use super::slot::{Envelope, Owner, Stage};
 use super::upstream::Ticket;
 use super::view::{Now, View};
-use super::{Dispatcher, Frame};
+use super::{Dispatcher, Frame, block};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::TowardC;
 use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::resp::decode::{RequestDecoder, RequestLimits};
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{encode, rewrite};
 use crate::ring::PeerIdx;
@@ -28,6 +30,8 @@ pub(super) enum Task {
     Ring(Ring),
     /// SCRIPT LOAD, FLUSHALL and others that concern every node.
     AllNodes(AllNodes),
+    /// A write that runs on one replica first.
+    Primary(Primary),
 }
 
 /// What a task does next.
@@ -41,6 +45,8 @@ pub(super) enum Next {
     Fail(Failure),
     /// The questions are put once more.
     Again,
+    /// This is what the other replicas get.
+    Spread(Vec<Written>),
 }
 
 /// A question a task puts to one node: a slot, its generation and the part it is for.
@@ -145,7 +151,19 @@ impl Dispatcher {
         let next = match task.as_mut() {
             Task::Ring(ring) => ring.take(part.part, said),
             Task::AllNodes(all) => all.take(part.part, said),
+            Task::Primary(primary) => primary.take(part.part, said),
         };
+        if part.part == 0 && matches!(task.as_ref(), Task::Primary(_)) {
+            let owner = slot.owner;
+            if !matches!(next, Next::Spread(_)) {
+                self.let_go(owner);
+            }
+        }
+        self.carry_on(part, next, now);
+    }
+
+    /// Does what a task wants to be done.
+    pub(super) fn carry_on(&mut self, part: Part, next: Next, now: Now) {
         match next {
             Next::Wait => {}
             Next::Reply(reply) if reply.len() < SHARE_MIN => {
@@ -154,6 +172,7 @@ impl Dispatcher {
             Next::Reply(reply) => self.complete(part.slot, Said::Large(reply.into()), now),
             Next::Fail(failure) => self.complete(part.slot, Said::Failed(failure), now),
             Next::Again => self.ask_owners(part, now),
+            Next::Spread(effects) => self.spread(part, &effects, now),
         }
     }
 }
@@ -162,6 +181,7 @@ impl Dispatcher {
 /// it cannot run the command in any form.
 pub(super) fn write_for_c(spec: &CommandSpec, args: &Args<'_>, out: &mut Vec<u8>) -> bool {
     match spec.toward_c_of(args) {
+        _ if block::is_block(args) => return block::write_for_c(args, out),
         TowardC::AsIs => encode::command(out, args.iter()),
         TowardC::Rewrite => return rewrite::renamed(spec, args, out),
         TowardC::Eval => return rewrite::in_script(spec, args, out),
@@ -190,6 +210,24 @@ impl Written {
             bytes.extend_from_slice(b"\r\n");
         }
         written
+    }
+
+    /// The request at the beginning of `bytes`; `None` when there is none.
+    pub(super) fn decoded(bytes: &[u8]) -> Option<Written> {
+        let mut spans = Vec::new();
+        let limits = RequestLimits::default();
+        let found = RequestDecoder::default().decode(bytes, &limits, &mut spans).ok()??;
+        Some(Written { bytes: bytes[..found.len].to_vec(), spans })
+    }
+
+    /// The requests in `bytes`, one after the other.
+    pub(super) fn all(mut bytes: &[u8]) -> Vec<Written> {
+        let mut all = Vec::new();
+        while let Some(one) = Written::decoded(bytes) {
+            bytes = &bytes[one.bytes.len()..];
+            all.push(one);
+        }
+        all
     }
 
     /// The arguments.

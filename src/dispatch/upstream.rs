@@ -34,6 +34,9 @@ pub(super) const NOBODY: u32 = u32::MAX;
 /// The deadline of this ticket passed: whoever waited for its reply has been told.
 pub(super) const TOO_LATE: u32 = u32::MAX - 1;
 
+/// The reply of this ticket tells the datastore's version.
+pub(super) const STORE_VERSION: u32 = u32::MAX - 2;
+
 /// One awaited reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket {

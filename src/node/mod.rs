@@ -240,4 +240,13 @@ impl Embedded for MemoryStore {
     ) {
         MemoryStore::execute(self, args, wall_ms, out);
     }
+
+    fn execute_block(
+        &self,
+        requests: &[crate::proto::args::Args<'_>],
+        wall_ms: u64,
+        out: &mut crate::proto::outbuf::OutBuf,
+    ) {
+        MemoryStore::execute_block(self, requests, &[], wall_ms, out);
+    }
 }

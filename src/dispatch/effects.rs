@@ -1,0 +1,376 @@
+//! Writes whose copies must not be run as they are (decision D8).
+//!
+//! A relative time becomes a point in time before the request leaves for the racks. A command
+//! whose outcome depends on what is stored, or on chance, runs on one replica first: the owner in
+//! the first rack that can be asked, which is the same for every coordinator of a datacenter. The
+//! others get what it did.
+//!
+//! Until the first replica has answered, its client is not served further: what it asks next
+//! must not overtake the effect on its way to the other racks.
+
+use std::sync::Arc;
+
+use super::failure::{Cause, Failure, FailureKind, from_reply};
+use super::gather::Said;
+use super::plan::{Group, Hop, Leg, Plan, Role, quorum};
+use super::requests::Request;
+use super::send::Ask;
+use super::slot::{Owner, Stage};
+use super::task::{Next, Part, Task, Written, write_for_c};
+use super::upstream::{NOBODY, STORE_VERSION, Ticket};
+use super::view::{Now, View};
+use super::{Dispatcher, Frame, block};
+use crate::proto::command::{Effect, TowardC};
+use crate::proto::resp::effect::EffectRule;
+use crate::proto::resp::reply::{is_error, text};
+use crate::proto::resp::spec::CommandSpec;
+use crate::proto::resp::{rewrite, table};
+use crate::ring::PeerId;
+
+/// Asks a datastore for its version.
+const INFO: &[u8] = b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n";
+
+/// The first version of Redis with PXAT.
+const PXAT_SINCE: (u32, u32) = (6, 2);
+
+/// What is known of the own datastore.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum StoreVersion {
+    /// Nobody needed to know.
+    #[default]
+    Unknown,
+    /// It was asked.
+    Asked,
+    /// It has PXAT.
+    Modern,
+    /// It has not.
+    Old,
+}
+
+/// A write that runs on one replica first.
+#[derive(Debug)]
+pub(super) struct Primary {
+    spec: &'static CommandSpec,
+    request: Written,
+    /// The copies, without that of the first replica.
+    others: Vec<(PeerId, Leg)>,
+    groups: Vec<Votes>,
+    wall_ms: u64,
+    /// The first replica's reply, once it is there.
+    reply: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Votes {
+    need: u16,
+    good: u16,
+    pending: u16,
+    failure: Option<Failure>,
+}
+
+impl Votes {
+    fn of(group: &Group) -> Votes {
+        let need = quorum(group.replicas);
+        Votes { need, good: 0, pending: group.asked, failure: group.failure }
+    }
+
+    fn count(&mut self, failure: Option<Failure>) {
+        self.pending -= 1;
+        match failure {
+            None => self.good += 1,
+            Some(failure) => {
+                self.failure.get_or_insert(failure);
+            }
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Sends a write, or what its replicas get in its place.
+    pub(super) fn ask_write(
+        &mut self,
+        view: &View,
+        frame: &Frame<'_>,
+        spec: &'static CommandSpec,
+        request: &Request<'_>,
+        now: Now,
+    ) {
+        let ask = request.ask(frame);
+        let Some(key) = ask.key.filter(|_| view.topology.racks().len() > 1) else {
+            return self.ask(view, &ask, now);
+        };
+        match spec.effect_of(&request.args) {
+            Effect::Verbatim => self.ask(view, &ask, now),
+            Effect::PrimaryFirst => self.ask_primary(view, frame, spec, request, now),
+            Effect::Absolute => {
+                let mut bytes = self.spare();
+                bytes.clear();
+                let written = self.knows_moments(view, spec, key, now)
+                    && rewrite::absolute(spec, &request.args, now.wall_ms, &mut bytes);
+                match Written::decoded(&bytes).filter(|_| written) {
+                    Some(other) => {
+                        let spec = table::find(&other.args(), &view.settings.modules).ok();
+                        let args = other.args();
+                        let ask = request.ask(frame);
+                        let frame = Frame::Small(&other.bytes);
+                        let ask = Ask { frame: &frame, args, spec, ..ask };
+                        self.ask(view, &ask, now);
+                    }
+                    None => self.ask(view, &ask, now),
+                }
+                self.recycle(bytes);
+            }
+        }
+    }
+
+    /// True when every replica's datastore understands the absolute form. The EXPIRE family's is
+    /// old; for PXAT the own datastore is asked its version once, and nodes of the reference,
+    /// whose datastores are often older, get the request as it came.
+    pub(super) fn knows_moments(
+        &mut self,
+        view: &View,
+        spec: &CommandSpec,
+        key: &[u8],
+        now: Now,
+    ) -> bool {
+        if matches!(spec.effect, EffectRule::Expire | EffectRule::PExpire) {
+            return true;
+        }
+        let owners = view.topology.owners(&view.hasher.token(key));
+        owners.iter().flatten().all(|peer| self.is_torc(view, peer)) && self.has_pxat(view, now)
+    }
+
+    fn has_pxat(&mut self, view: &View, now: Now) -> bool {
+        if self.embedded.is_some() {
+            return true;
+        }
+        if self.store_version == StoreVersion::Unknown {
+            let ups = self.links.of(view.topology.local());
+            if let Some(up) = ups.iter().copied().find(|up| self.ups[up.0 as usize].up) {
+                self.store_version = StoreVersion::Asked;
+                let ticket = Ticket {
+                    deadline_ms: 0,
+                    slot: STORE_VERSION,
+                    generation: 0,
+                    dc: 0,
+                    skip: 0,
+                    own: false,
+                };
+                self.enqueue(up, Hop::Store, &Frame::Small(INFO), ticket, now);
+            }
+        }
+        self.store_version == StoreVersion::Modern
+    }
+
+    /// Takes the datastore's answer to INFO.
+    pub(super) fn note_store_version(&mut self, said: &Said<'_>) {
+        let info = said.bytes().and_then(text).unwrap_or_default();
+        self.store_version = match version_of(&String::from_utf8_lossy(info)) {
+            Some(version) if version >= PXAT_SINCE => StoreVersion::Modern,
+            Some(_) => StoreVersion::Old,
+            // It is asked again when it matters next.
+            None => StoreVersion::Unknown,
+        };
+    }
+
+    fn ask_primary(
+        &mut self,
+        view: &View,
+        frame: &Frame<'_>,
+        spec: &'static CommandSpec,
+        request: &Request<'_>,
+        now: Now,
+    ) {
+        let ask = request.ask(frame);
+        let mut plan = std::mem::take(&mut self.plan);
+        match self.make_plan(view, &ask, &mut plan) {
+            Err(failure) => {
+                self.reply_in_turn(request.client, request.envelope, Said::Failed(failure), now);
+            }
+            Ok(level) if plan.legs.len() == 1 => self.send(view, &ask, &plan, level, now),
+            Ok(_) => self.begin_primary(view, frame, spec, (request, &plan), now),
+        }
+        self.plan = plan;
+    }
+
+    pub(super) fn begin_primary(
+        &mut self,
+        view: &View,
+        frame: &Frame<'_>,
+        spec: &'static CommandSpec,
+        (request, plan): (&Request<'_>, &Plan),
+        now: Now,
+    ) {
+        self.counters.missed_writes += plan.missed.len() as u64;
+        let local = |leg: &&Leg| leg.hop != Hop::Forward;
+        let in_order = plan.legs.iter().filter(local).min_by_key(|leg| leg.rack);
+        let first = *in_order.expect("a plan without a local replica is an error");
+        let others = plan.legs.iter().filter(|leg| **leg != first);
+        let primary = Primary {
+            spec,
+            request: Written::command(request.args.iter()),
+            others: others.map(|leg| (view.topology.peer(leg.peer).id, *leg)).collect(),
+            groups: plan.groups.iter().map(Votes::of).collect(),
+            wall_ms: now.wall_ms,
+            reply: None,
+        };
+        let part = self.begin_task(request.client, request.envelope, Task::Primary(primary), now);
+        self.hold(request.client);
+        self.ask_node(view, first.peer, spec, (frame, request.args), part, now);
+    }
+
+    /// Does not serve a client further until [`Dispatcher::let_go`].
+    fn hold(&mut self, client: u32) {
+        let client = &mut self.clients[client as usize];
+        client.held = true;
+        client.paused = true;
+    }
+
+    /// Serves a held client again.
+    pub(super) fn let_go(&mut self, owner: Owner) {
+        if let Owner::Client(key) = owner {
+            self.clients[key as usize].held = false;
+            self.unpause(key);
+        }
+    }
+
+    /// The first replica has answered: sends what it did to the others and lets the client go on.
+    /// Where nobody else is waited for, the client has its reply at once.
+    pub(super) fn spread(&mut self, part: Part, effects: &[Written], now: Now) {
+        let owner = self.slots[part.slot as usize].owner;
+        let Some(primary) = self.primary(part) else { return };
+        let others = primary.others.clone();
+        for (number, (peer, leg)) in (1..).zip(others) {
+            for (i, effect) in effects.iter().enumerate() {
+                let counts = i + 1 == effects.len() && leg.role != Role::Swallow;
+                let slot = if counts { part.slot } else { NOBODY };
+                let generation = part.generation;
+                let dc = number;
+                let ticket = Ticket { deadline_ms: 0, slot, generation, dc, skip: 0, own: false };
+                self.send_effect(effect, (peer, leg), ticket, owner, now);
+            }
+        }
+        self.let_go(owner);
+        // Answers that came at once may have decided it.
+        if let Some(next) = self.primary(part).map(|primary| primary.verdict()) {
+            self.carry_on(part, next, now);
+        }
+    }
+
+    fn send_effect(
+        &mut self,
+        effect: &Written,
+        (id, leg): (PeerId, Leg),
+        ticket: Ticket,
+        owner: Owner,
+        now: Now,
+    ) {
+        let view = Arc::clone(&self.view);
+        let args = effect.args();
+        let Some(peer) = view.topology.idx_of(id) else {
+            let failure = Failure::new(FailureKind::PeerNotConnected, Cause::NotRoutable).at(id);
+            return self.answer(ticket, Said::Failed(failure), now);
+        };
+        let leg = Leg { peer, ..leg };
+        let foreign = table::find(&args, &view.settings.modules).ok();
+        let foreign = foreign
+            .filter(|spec| spec.toward_c_of(&args) != TowardC::AsIs && !self.is_torc(&view, peer));
+        let Some(spec) = foreign else {
+            return self.send_ticket(&Frame::Small(&effect.bytes), args, &leg, ticket, owner, now);
+        };
+        let mut other = self.spare();
+        if write_for_c(spec, &args, &mut other) {
+            self.send_ticket(&Frame::Small(&other), args, &leg, ticket, owner, now);
+        } else {
+            let failure = Failure::new(FailureKind::NotSupported, Cause::NotSupportedByPeer);
+            self.answer(ticket, Said::Failed(failure.at(id)), now);
+        }
+        self.recycle(other);
+    }
+
+    fn primary(&mut self, part: Part) -> Option<&mut Primary> {
+        let slot = self.slots.get_mut(part.slot as usize)?;
+        match &mut slot.stage {
+            Stage::Task(task) if slot.generation == part.generation => match task.as_mut() {
+                Task::Primary(primary) => Some(primary),
+                Task::Ring(_) | Task::AllNodes(_) => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Primary {
+    /// Takes the first replica's reply (part 0) or what another one says to the effect.
+    pub(super) fn take(&mut self, part: u16, said: Said<'_>) -> Next {
+        if part == 0 {
+            return match &said {
+                Said::Failed(failure) => Next::Fail(*failure),
+                Said::Reply(_) | Said::Large(_) => self.begin(said.bytes().unwrap_or_default()),
+            };
+        }
+        let failure = match &said {
+            Said::Failed(failure) => Some(*failure),
+            Said::Reply(reply) if is_error(reply) => {
+                let other = Failure::new(FailureKind::NoQuorum, Cause::Disagree);
+                Some(from_reply(reply).unwrap_or(other))
+            }
+            Said::Reply(_) | Said::Large(_) => None,
+        };
+        if let Role::Count { dc } = self.others[usize::from(part) - 1].1.role {
+            self.groups[usize::from(dc)].count(failure);
+        }
+        self.verdict()
+    }
+
+    fn begin(&mut self, reply: &[u8]) -> Next {
+        if let Some(failure) = from_reply(reply) {
+            return Next::Fail(failure);
+        }
+        let effects = self.effects(reply);
+        if effects.is_empty() {
+            return Next::Reply(reply.to_vec());
+        }
+        if let Some(local) = self.groups.first_mut() {
+            local.count(None);
+        }
+        self.reply = Some(reply.to_vec());
+        Next::Spread(effects)
+    }
+
+    /// What the other replicas have to do.
+    fn effects(&self, reply: &[u8]) -> Vec<Written> {
+        let args = self.request.args();
+        if block::is_block(&args) {
+            return block::outcome(&args, reply, self.wall_ms).into_iter().collect();
+        }
+        let mut effects = Vec::new();
+        rewrite::outcome(self.spec, &args, reply, self.wall_ms, &mut effects);
+        Written::all(&effects)
+    }
+
+    /// Whether enough replicas have the effect.
+    fn verdict(&self) -> Next {
+        let lost = self.groups.iter().find(|group| group.good + group.pending < group.need);
+        if let Some(group) = lost {
+            let none = Failure::new(FailureKind::NoQuorum, Cause::NoReplica);
+            return Next::Fail(group.failure.unwrap_or(none));
+        }
+        match &self.reply {
+            Some(reply) if self.groups.iter().all(|g| g.good >= g.need) => {
+                Next::Reply(reply.clone())
+            }
+            _ => Next::Wait,
+        }
+    }
+}
+
+/// The version in the text of INFO.
+fn version_of(info: &str) -> Option<(u32, u32)> {
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"))?;
+    let mut numbers = version.trim().split('.').map_while(|n| n.parse().ok());
+    Some((numbers.next()?, numbers.next()?))
+}
+
+#[cfg(test)]
+mod tests;
