@@ -315,3 +315,65 @@ fn keys_are_listed_completely_and_cursors_stay_small() {
     keys.dedup();
     assert_eq!(keys.len(), 2_000);
 }
+
+#[test]
+fn commands_of_several_keys_are_atomic_and_do_not_deadlock() {
+    const ACCOUNTS: u64 = 12;
+    const THREADS: u64 = 4;
+    let store = store(|_| {});
+    for n in 0..ACCOUNTS {
+        run(&store, &format!("SET account{n} 1000"));
+    }
+    let sum = || {
+        let names: Vec<_> = (0..ACCOUNTS).map(|n| format!("account{n}")).collect();
+        let all = run(&store, &format!("MGET {}", names.join(" ")));
+        all.split(' ').skip(2).step_by(2).map(|n| n.parse::<i64>().unwrap()).sum::<i64>()
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(thread);
+                for _ in 0..500 {
+                    let (from, to) = (rng.u64(..ACCOUNTS), rng.u64(..ACCOUNTS));
+                    let amount = rng.u8(..);
+                    let lines = [
+                        format!("DECRBY account{from} {amount}"),
+                        format!("INCRBY account{to} {amount}"),
+                    ];
+                    let requests = lines.map(|line| Request::words(&line));
+                    let block = requests.each_ref().map(Request::args);
+                    store.execute_block(&block, &[], NOW, &mut OutBuf::new());
+                    run(store, &format!("COPY account{to} copy{from} REPLACE"));
+                    run(store, "DBSIZE");
+                }
+            });
+        }
+        for _ in 0..200 {
+            assert_eq!(sum(), 1_000 * ACCOUNTS as i64);
+        }
+    });
+    assert_eq!(sum(), 1_000 * ACCOUNTS as i64);
+}
+
+#[test]
+fn hash_fields_expire_with_and_without_being_touched() {
+    let store = store(|s| s.events_max = 10);
+    run(&store, "HSET h a 1 b 2 c 3");
+    assert_eq!(run(&store, "HPEXPIRE h 100 FIELDS 2 a nosuch"), "*2 :1 :-2");
+    assert_eq!(run(&store, "HPEXPIRE h 50 GT FIELDS 2 a b"), "*2 :0 :0");
+    assert_eq!(run(&store, "HPEXPIRE h 200 FIELDS 1 b"), "*1 :1");
+    assert_eq!(run(&store, "HPTTL h FIELDS 3 a b c"), "*3 :100 :200 :-1");
+    assert_eq!(run(&store, "HPERSIST h FIELDS 2 b c"), "*2 :1 :-1");
+    assert_eq!(run_at(&store, NOW + 100, "HGET h a"), "$1 1");
+    assert_eq!(run_at(&store, NOW + 101, "HLEN h"), ":2");
+    assert_eq!(run_at(&store, NOW + 101, "HEXPIREAT h 1 FIELDS 1 c"), "*1 :2");
+    assert_eq!(run_at(&store, NOW + 101, "HPEXPIRE h 10 FIELDS 1 b"), "*1 :1");
+    assert_eq!(run(&store, "HTTL nosuch FIELDS 1 a"), "*1 :-2");
+    let short = "-ERR The `numfields` parameter must match the number of arguments";
+    assert_eq!(run(&store, "HTTL h FIELDS 3 a b"), short);
+    events(&store);
+    store.sweep(NOW + 112, 100);
+    assert_eq!(store.counters().keys, 0, "a hash goes with its last field");
+    assert_eq!(events(&store).0.len(), 1);
+}
