@@ -185,7 +185,8 @@ impl Dispatcher {
         };
         let client = &self.clients[key as usize];
         let plain = !client.resp3 && client.peer.is_none() && !block::is_block(&ask.args);
-        if !client.queue.is_empty() || !plain {
+        let told = !ask.envelope.silent && ask.envelope.quiet.is_none();
+        if !client.queue.is_empty() || !plain || !told {
             return false;
         }
         let embedded = Arc::clone(embedded);

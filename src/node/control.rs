@@ -20,6 +20,9 @@ use crate::ring::{PeerId, Topology};
 /// How often the workers' signs of life are looked at.
 const LOOK_MS: u64 = 100;
 
+/// Keys of the embedded store looked at for expiry each time.
+const SWEEP_KEYS: usize = 2_000;
+
 /// Membership changes kept for `/ring`.
 const HISTORY_MAX: usize = 256;
 
@@ -134,9 +137,13 @@ impl Control {
         Millis(self.shared.clock.now().mono_ms())
     }
 
-    /// Signs of life of peers, as the workers noted them.
+    /// Signs of life of peers, as the workers noted them; and expired keys of the embedded store
+    /// that nobody asks for.
     fn look(&mut self) {
         let now = self.now();
+        if let Some(store) = &self.shared.embedded {
+            store.sweep(crate::net::clock::wall_ms(), SWEEP_KEYS);
+        }
         let ids: Vec<PeerId> = self.membership.members().map(|m| m.id()).collect();
         for id in ids {
             let at = self.shared.heard.last(id);

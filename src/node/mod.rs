@@ -6,6 +6,7 @@
 pub mod build;
 
 mod control;
+mod embedded;
 mod report;
 pub mod serve;
 
@@ -19,7 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::config::{Config, Endpoint, NoOwnAddress, Store};
 use crate::dispatch::view::View;
-use crate::dispatch::{ClientKind, Counters, Embedded};
+use crate::dispatch::{ClientKind, Counters};
 use crate::gossip::Millis;
 use crate::net::clock::{Clock, wall_ms};
 use crate::net::listener::{Accepted, Listener, accept};
@@ -202,7 +203,9 @@ fn setup(
     };
     Setup {
         view: Arc::clone(view),
-        embedded: embedded.clone().map(|store| store as Arc<dyn Embedded>),
+        embedded: embedded
+            .as_ref()
+            .map(|store| embedded::executor(store, view.load().settings.protocol)),
         scripts: Arc::default(),
         store,
         store_user: config.auth.store_user.clone(),
@@ -228,25 +231,5 @@ async fn serve(shared: Arc<Shared>, listener: Listener, kind: ClientKind) {
     let accepted = Arc::clone(&shared.accepted);
     if let Err(error) = accept(listener, kind, workers, most, accepted).await {
         tracing::error!(%error, "a listener failed");
-    }
-}
-
-impl Embedded for MemoryStore {
-    fn execute(
-        &self,
-        args: &crate::proto::args::Args<'_>,
-        wall_ms: u64,
-        out: &mut crate::proto::outbuf::OutBuf,
-    ) {
-        MemoryStore::execute(self, args, wall_ms, out);
-    }
-
-    fn execute_block(
-        &self,
-        requests: &[crate::proto::args::Args<'_>],
-        wall_ms: u64,
-        out: &mut crate::proto::outbuf::OutBuf,
-    ) {
-        MemoryStore::execute_block(self, requests, &[], wall_ms, out);
     }
 }

@@ -61,16 +61,16 @@ fn on_redis(program: &str, script: &str, library: &str) {
 
 fn on_memcached(library: &str) {
     let (Some(bin), Some(folder)) = (memcached_bin(library), libraries(library)) else { return };
-    let ring = Ring::start(Layout {
-        dcs: vec![vec![3]],
-        store: Store::Memcached(bin.clone()),
-        extra: "  data_store: 1\n".into(),
-    });
     let port = free_port();
     let _alone = memcached_process(&bin, port);
     let right = run("python3", "everyday_memcache.py", library, port, &folder);
-    let ours = run("python3", "everyday_memcache.py", library, ring.nodes[0].client, &folder);
-    same_lines(library, &ours, &right);
+    for store in [Store::Memcached(bin), Store::EmbeddedMemcache] {
+        let extra = "  data_store: 1\n".into();
+        let ring = Ring::start(Layout { dcs: vec![vec![3]], store, extra });
+        let client = ring.nodes[0].client;
+        let ours = run("python3", "everyday_memcache.py", library, client, &folder);
+        same_lines(library, &ours, &right);
+    }
 }
 
 #[test]

@@ -123,6 +123,7 @@ pub enum Store {
     Embedded,
     Redis(PathBuf),
     Memcached(PathBuf),
+    EmbeddedMemcache,
 }
 
 /// One node and its datastore.
@@ -225,14 +226,14 @@ impl Ring {
             peer: free_port(),
             admin: free_port(),
             redis_port: free_port(),
-            memcache: matches!(self.layout.store, Store::Memcached(_)),
+            memcache: matches!(self.layout.store, Store::Memcached(_) | Store::EmbeddedMemcache),
             process: None,
             redis: None,
             conf: self.folder.0.join(format!("n{number}.yml")),
             log: self.folder.0.join(format!("n{number}.log")),
         };
         let store = match &self.layout.store {
-            Store::Embedded => "  datastore: embedded\n".to_owned(),
+            Store::Embedded | Store::EmbeddedMemcache => "  datastore: embedded\n".to_owned(),
             Store::Redis(bin) => {
                 node.start_redis(bin);
                 format!("  servers:\n  - 127.0.0.1:{}:1\n", node.redis_port)

@@ -1,0 +1,46 @@
+//! The embedded store in the two protocols a node can speak.
+
+use std::sync::Arc;
+
+use crate::dispatch::Embedded;
+use crate::dispatch::view::Protocol;
+use crate::proto::args::Args;
+use crate::proto::memcache::decode::{McDecoded, McDecoder, McLimits};
+use crate::proto::outbuf::OutBuf;
+use crate::store::MemoryStore;
+
+/// The store as workers call it.
+pub(super) fn executor(store: &Arc<MemoryStore>, protocol: Protocol) -> Arc<dyn Embedded> {
+    match protocol {
+        Protocol::Redis => Arc::clone(store) as Arc<dyn Embedded>,
+        Protocol::Memcache => Arc::new(Memcache(Arc::clone(store))),
+    }
+}
+
+impl Embedded for MemoryStore {
+    fn execute(&self, args: &Args<'_>, wall_ms: u64, out: &mut OutBuf) {
+        MemoryStore::execute(self, args, wall_ms, out);
+    }
+
+    fn execute_block(&self, requests: &[Args<'_>], wall_ms: u64, out: &mut OutBuf) {
+        MemoryStore::execute_block(self, requests, &[], wall_ms, out);
+    }
+}
+
+/// The dispatcher passes words on; the data block is found again in the bytes behind them.
+struct Memcache(Arc<MemoryStore>);
+
+impl Embedded for Memcache {
+    fn execute(&self, args: &Args<'_>, wall_ms: u64, out: &mut OutBuf) {
+        let mut spans = Vec::new();
+        let raw = args.raw();
+        match McDecoder::default().decode(raw, &McLimits::default(), &mut spans) {
+            Ok(Some(McDecoded::Request(request))) => {
+                let data = request.data.map(|span| span.of(raw));
+                self.0.execute_memcache(&Args::new(raw, &spans), data, wall_ms, out);
+            }
+            // The dispatcher decoded the same bytes before.
+            Ok(_) | Err(_) => out.put(b"ERROR\r\n"),
+        }
+    }
+}
