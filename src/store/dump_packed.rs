@@ -98,11 +98,10 @@ pub(super) fn lzf(mut data: &[u8], plain: usize) -> Option<Vec<u8>> {
             let (&low, rest) = data.split_first()?;
             data = rest;
             let back = usize::from(control & 0x1f) << 8 | usize::from(low);
-            let mut from = out.len().checked_sub(back + 1)?;
-            for _ in 0..len + 2 {
+            let from = out.len().checked_sub(back + 1)?;
+            for at in from..from + len + 2 {
                 // The part may overlap with what it makes.
-                out.push(out[from]);
-                from += 1;
+                out.push(out[at]);
             }
         }
         if out.len() > plain {
