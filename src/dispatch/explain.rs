@@ -4,7 +4,7 @@ use super::plan::{self, Hop, Op, Plan, Question, Role, Standing};
 use super::requests::op_of;
 use super::view::View;
 use crate::proto::args::Args;
-use crate::proto::command::Merge;
+use crate::proto::command::{Effect, Merge, Routing};
 use crate::proto::resp::spec::CommandSpec;
 use crate::ring::{Consistency, PeerIdx};
 
@@ -23,7 +23,19 @@ pub fn explain(
     let mut lines = vec![format!("command: {} ({})", spec.name, words(op))];
     let keys: Vec<&[u8]> = spec.keys_of(args).filter_map(|i| args.get(i)).collect();
     if keys.is_empty() {
-        lines.push("keys: none; served by this node".to_owned());
+        let who = match spec.routing_of(args) {
+            Routing::Ring if !view.settings.keyspace_node_only => "every owner of the own rack",
+            Routing::AllNodes => "every node that is not down",
+            Routing::Node
+            | Routing::Keyed
+            | Routing::LocalStore
+            | Routing::Ring
+            | Routing::Blocking
+            | Routing::Transaction
+            | Routing::Refused(_)
+            | Routing::Hangup => "this node",
+        };
+        lines.push(format!("keys: none; served by {who}"));
         return lines;
     }
     if keys.len() > 1 {
@@ -34,6 +46,18 @@ pub fn explain(
             }
         };
         lines.push(format!("keys: {}; {how}", keys.len()));
+    }
+    let effect = spec.effect_of(args);
+    if op == Op::Write && view.topology.racks().len() > 1 && effect != Effect::Verbatim {
+        lines.push(
+            match effect {
+                Effect::PrimaryFirst => {
+                    "effect: the first rack runs it, the others get what it did"
+                }
+                Effect::Verbatim | Effect::Absolute => "effect: its relative time is made absolute",
+            }
+            .to_owned(),
+        );
     }
     for key in keys {
         explain_key(view, standings, (op, level), key, &mut lines);

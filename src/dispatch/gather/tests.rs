@@ -276,3 +276,9 @@ fn a_vote_leaves_nothing_behind_for_the_next() {
     gather.begin(&[whole(3)], Exact, Safe, false, true);
     assert_eq!(decide(&mut gather, &["new", "newer", "new"]).0, "new");
 }
+
+#[test]
+fn a_null_that_passed_through_a_script_of_a_c_peer_is_still_a_null() {
+    let mut gather = vote(&[whole(2)], Exact, Safe);
+    assert_eq!(decide(&mut gather, &["*-1\r\n", "$-1\r\n"]), ("*-1\r\n".to_owned(), 2));
+}
