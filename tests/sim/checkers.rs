@@ -12,6 +12,7 @@ use torc::dispatch::{ClientId, Conn, UpId};
 use torc::proto::resp::reply::{elements, is_null, is_ok, parse_int, text};
 use torc::ring::Consistency;
 
+use super::cluster::node_at;
 use super::user::{Ask, brief};
 use super::workload::{Op, REQUEST_BYTES_MAX, VALUE_BYTES_MAX, parse_value};
 use super::world::World;
@@ -181,7 +182,7 @@ impl World {
         let steady = |rack: usize| {
             owners.owner(rack).is_some_and(|idx| {
                 let peer = topology.peer(idx);
-                peer.routable() && self.health.steady(node, peer.id.0 as usize, start_us)
+                peer.routable() && self.health.steady(node, node_at(peer.port), start_us)
             })
         };
         let majority = |racks: std::ops::Range<usize>| {

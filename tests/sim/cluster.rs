@@ -6,6 +6,16 @@ use torc::ring::{Consistency, Peer, PeerId, PeerState, Topology, even_layout};
 
 use super::network::NetSettings;
 
+/// The port of node number `n`, by which it is known everywhere: host names are all alike.
+pub(crate) fn port_of(n: usize) -> u16 {
+    n as u16 + 1
+}
+
+/// The node behind a port.
+pub(crate) fn node_at(port: u16) -> usize {
+    usize::from(port) - 1
+}
+
 /// Everything a world is made from.
 #[derive(Clone)]
 pub(crate) struct Config {
@@ -75,7 +85,7 @@ impl Config {
                         id: PeerId(number as u32),
                         name: format!("n{}", number + 1),
                         host: "sim".into(),
-                        port: number as u16,
+                        port: port_of(number),
                         dc: format!("dc{}", dc + 1),
                         rack: format!("r{}", rack + 1),
                         tokens: vec![token],
@@ -96,6 +106,11 @@ impl Config {
         for peer in &mut peers {
             peer.is_local = peer.id.0 as usize == local;
         }
+        self.view_of(peers)
+    }
+
+    /// The view of a peer table that says which node is the local one.
+    pub(crate) fn view_of(&self, peers: Vec<Peer>) -> View {
         View {
             topology: Topology::build(peers).expect("a ring"),
             hasher: KeyHasher::default(),

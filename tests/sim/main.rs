@@ -7,6 +7,7 @@
 mod checkers;
 mod cluster;
 mod faults;
+mod members;
 mod network;
 mod node;
 mod process;

@@ -9,11 +9,12 @@ use bytes::BytesMut;
 use torc::dispatch::failure::Cause;
 use torc::dispatch::view::View;
 use torc::dispatch::{ClientId, ClientKind, Conn, Dispatcher, Embedded, Event, Target, UpId};
+use torc::gossip::Link;
 use torc::proto::outbuf::SLICES_MAX;
 use torc::ring::Peer;
 use torc::store::{MemoryStore, StoreSettings};
 
-use super::cluster::Config;
+use super::cluster::{Config, node_at};
 use super::network::{End, LinkId, Side};
 use super::world::{Task, World};
 
@@ -130,7 +131,7 @@ impl World {
             Event::Connect { up, target, address } => {
                 self.nodes[n].serials += 1;
                 let serial = self.nodes[n].serials;
-                let host = address.map_or(n, |(_, port)| usize::from(port));
+                let host = address.map_or(n, |(_, port)| node_at(port));
                 let wanted = Wanted { target, host, port: None, pause_us: RETRY_US, serial };
                 self.nodes[n].upstreams.insert(up.0, wanted);
                 self.plan_attempt(n, up.0, 0);
@@ -167,7 +168,8 @@ impl World {
         let (host, target) = (wanted.host, wanted.target);
         let pause_us = wanted.pause_us;
         if !self.net.joined(n, host) {
-            return self.plan_attempt(n, up, CONNECT_TIMEOUT_US + pause_us);
+            self.plan_attempt(n, up, CONNECT_TIMEOUT_US + pause_us);
+            return self.tell_link(n, target, Link::Lost);
         }
         let end = End::Upstream { node: n, up };
         let link = match target {
@@ -177,7 +179,8 @@ impl World {
         let Some(wanted) = self.nodes[n].upstreams.get_mut(&up) else { return };
         let Some(link) = link else {
             wanted.pause_us = (pause_us * 2).min(RETRY_MAX_US);
-            return self.plan_attempt(n, up, pause_us);
+            self.plan_attempt(n, up, pause_us);
+            return self.tell_link(n, target, Link::Refused);
         };
         wanted.port = Some(Port::new(link, 0));
         wanted.pause_us = RETRY_US;
@@ -186,6 +189,7 @@ impl World {
         self.note(|| format!("n{}: connected to {target:?} of n{}", n + 1, host + 1));
         self.refresh_health();
         self.pump(n);
+        self.tell_link(n, target, Link::Open);
     }
 
     /// A connection to a node is accepted by its system, and by itself when it is not frozen.
@@ -228,6 +232,8 @@ impl World {
                 return;
             }
             let now = self.time(n);
+            let target = self.nodes[n].upstreams.get(&up).map(|wanted| wanted.target);
+            target.into_iter().for_each(|target| self.tell_heard(n, target));
             let Some(port) = port_of(&mut self.nodes[n], up) else { return };
             let mut rx = std::mem::take(&mut port.rx);
             rx.extend_from_slice(&bytes);
@@ -245,7 +251,7 @@ impl World {
         let now = self.time(n);
         let Some(wanted) = self.nodes[n].upstreams.get_mut(&up) else { return };
         let host = wanted.host;
-        let pause_us = wanted.pause_us;
+        let (pause_us, target) = (wanted.pause_us, wanted.target);
         if let Some(port) = wanted.port.take() {
             self.close(port.link, port.side);
             self.plan_attempt(n, up, pause_us);
@@ -253,6 +259,7 @@ impl World {
         self.note(|| format!("n{}: lost n{}: {}", n + 1, host + 1, cause.text()));
         self.nodes[n].dispatcher.on_upstream_state(UpId(up), false, cause, now);
         self.refresh_health();
+        self.tell_link(n, target, Link::Lost);
     }
 
     /// Reads a client while the dispatcher wants it read.

@@ -26,6 +26,7 @@ impl World {
         for (link, side) in self.net.ends_of(n) {
             self.close(link, side);
         }
+        self.stop_member(n);
         self.refresh_health();
     }
 
@@ -38,6 +39,7 @@ impl World {
         node.view = view;
         node.up = true;
         self.pump(n);
+        self.start_member(n);
         self.refresh_health();
     }
 

@@ -12,6 +12,7 @@ use torc::ring::{Peer, PeerState};
 
 use super::checkers::{Health, History};
 use super::cluster::Config;
+use super::members::Members;
 use super::network::{End, LinkId, Network, Side};
 use super::node::Node;
 use super::store::{Store, execute};
@@ -34,6 +35,10 @@ pub(crate) enum Task {
     Wake { node: usize, epoch: u32 },
     /// A node tries to connect an upstream.
     Connect { node: usize, epoch: u32, up: u32, serial: u64 },
+    /// A node's gossip timer.
+    Gossip { node: usize },
+    /// A gossip message arrives.
+    Message { to: usize, number: u64 },
 }
 
 /// See the module's page.
@@ -49,6 +54,8 @@ pub(crate) struct World {
     pub(crate) table: Vec<Peer>,
     pub(crate) history: History,
     pub(crate) health: Health,
+    /// Present while nodes find each other by gossip.
+    pub(crate) members: Option<Members>,
     pub(crate) trace: bool,
     queue: BinaryHeap<Reverse<(u64, u64, Task)>>,
     planned: u64,
@@ -68,6 +75,7 @@ impl World {
             users: Vec::new(),
             history: History::default(),
             health: Health::new(count),
+            members: None,
             trace: false,
             queue: BinaryHeap::new(),
             planned: 0,
@@ -121,6 +129,8 @@ impl World {
             Task::Writable { link, side } => self.write_again(link, side),
             Task::Wake { node, epoch } => self.wake(node, epoch),
             Task::Connect { node, epoch, up, serial } => self.connect(node, epoch, up, serial),
+            Task::Gossip { node } => self.wake_member(node),
+            Task::Message { to, number } => self.deliver_message(to, number),
         }
         true
     }

@@ -80,7 +80,7 @@ fn a_peer_that_moves_to_another_address_is_reached_there() {
     w.plant(&[1], &key, "old_place");
     w.plant(&[2], &key, "new_place");
     assert_eq!(w.ask(user, &format!("GET {key}")), "old_place");
-    w.table[1].port = 2;
+    w.table[1].port = w.table[2].port;
     w.publish_to(0);
     w.run_until_connected();
     assert_eq!(w.ask(user, &format!("GET {key}")), "new_place");
