@@ -76,6 +76,7 @@ impl AdminView for Fake {
             write: Consistency::DcOne,
             buckets: BucketTypes::default(),
             state: NodeState::WritesOnly,
+            affinity: None,
             settings: Settings { timeout_factor: 3, ..Settings::default() },
         })
     }

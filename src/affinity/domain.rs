@@ -4,6 +4,7 @@
 //! Queries read the table and take no lock. The producer stands behind a mutex that is held for
 //! one event, or one short batch of them, and never across an await.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::lanes::Lanes;
@@ -143,6 +144,8 @@ pub struct Domain {
     indexer: GlobalCkfIndexer,
     lanes: Lanes,
     format: CkfFormat,
+    /// Whether the producer hears of everything its datacenter holds.
+    complete: AtomicBool,
     producer: Mutex<Option<Producer>>,
 }
 
@@ -159,7 +162,41 @@ impl Domain {
             verification_window: VERIFICATION_WINDOW_DEFAULT,
         })?;
         let lanes = Lanes::new(spec.datacenters.iter().cloned(), spec.stale_after_ms);
-        Ok(Domain { spec, indexer, lanes, format, producer: Mutex::new(None) })
+        let complete = AtomicBool::new(true);
+        Ok(Domain { spec, indexer, lanes, format, complete, producer: Mutex::new(None) })
+    }
+
+    /// The same domain with other datacenters. The producer moves over and goes on; remote lanes
+    /// begin anew. This one answers for the remote lanes until it is dropped.
+    pub fn move_to(&self, spec: DomainSpec) -> Result<Domain, DomainError> {
+        let next = Domain::new(spec)?;
+        next.complete.store(self.complete.load(Ordering::Relaxed), Ordering::Relaxed);
+        let mut old = self.producer();
+        if let Some(mut producer) = old.take() {
+            let lease = next.own_lease(producer.identity.producer_incarnation);
+            let moved = next
+                .indexer
+                .claim_lane(OWN_LANE)
+                .map_err(DomainError::from)
+                .and_then(|lane| Ok(producer.adapter.move_to(lane, lease)?));
+            if let Err(error) = moved {
+                *old = Some(producer);
+                return Err(error);
+            }
+            if let (Some(before), Some(after)) =
+                (self.lanes.get(OWN_LANE), next.lanes.get(OWN_LANE))
+            {
+                after.heard_like(before);
+            }
+            *next.producer() = Some(producer);
+        }
+        Ok(next)
+    }
+
+    /// Says whether the producer hears of everything its datacenter holds. While it does not,
+    /// its lane is not refreshed, and so is not believed.
+    pub fn set_complete(&self, complete: bool) {
+        self.complete.store(complete, Ordering::Relaxed);
     }
 
     /// Makes this node the publisher of the own datacenter's pool. `incarnation` rises with every
@@ -182,11 +219,7 @@ impl Domain {
             layout_generation: 1,
             format: self.format,
         };
-        let lease = LaneLease {
-            consumer: self.spec.consumer,
-            lane: OWN_LANE,
-            assignment_epoch: incarnation,
-        };
+        let lease = self.own_lease(incarnation);
         let mut producer = self.producer();
         // The lane of an earlier life must be free before it is claimed again.
         *producer = None;
@@ -294,11 +327,16 @@ impl Domain {
     }
 
     fn heard_own(&self, producer: &Producer, now_ms: u64) {
-        if producer.adapter.lane().installed_sequence().is_some()
+        if self.complete.load(Ordering::Relaxed)
+            && producer.adapter.lane().installed_sequence().is_some()
             && let Some(lane) = self.lanes.get(OWN_LANE)
         {
             lane.heard(now_ms);
         }
+    }
+
+    fn own_lease(&self, epoch: u64) -> LaneLease {
+        LaneLease { consumer: self.spec.consumer, lane: OWN_LANE, assignment_epoch: epoch }
     }
 
     fn producer(&self) -> MutexGuard<'_, Option<Producer>> {

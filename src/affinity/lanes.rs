@@ -50,6 +50,11 @@ impl Lane {
         self.heard.store(now_ms + 1, Ordering::Relaxed);
     }
 
+    /// Heard when `other` was: the same lane of an earlier layout.
+    pub fn heard_like(&self, other: &Lane) {
+        self.heard.store(other.heard.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Milliseconds since its producer was heard.
     pub fn age_ms(&self, now_ms: u64) -> Option<u64> {
         let heard = self.heard.load(Ordering::Relaxed);

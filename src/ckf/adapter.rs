@@ -128,6 +128,17 @@ impl LocalCkfAdapter {
         self.install(self.lease)
     }
 
+    /// Moves to a lane of another consumer: the old one is given back, the new one starts from a
+    /// snapshot. The producer and its sequence go on.
+    pub fn move_to(&mut self, lane: LaneIngestor, lease: LaneLease) -> Result<(), AdapterError> {
+        self.open = false;
+        self.publisher.retire_lease();
+        self.publisher.sink_mut().0.clear();
+        self.lane = lane;
+        self.lease = lease;
+        self.install(lease)
+    }
+
     /// The producer, for reports.
     pub fn producer(&self) -> &DcCkfState {
         &self.state

@@ -9,6 +9,7 @@ use crate::dispatch::plan::Standing;
 use crate::node::build::{self, Knobs};
 use crate::proto::args::{Args, Span};
 use crate::proto::resp::table;
+use crate::ring::Topology;
 
 /// The node to ask and the command.
 #[derive(Debug, ClapArgs)]
@@ -56,8 +57,8 @@ fn offline(config: &Config, command: &[String]) -> Result<Vec<String>, Failure> 
         None => HostPort::new("localhost", 0),
     };
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
-    let view = build::view(config, &Knobs::new(config), config.peer_table(&own))
-        .map_err(|e| failed(&e))?;
+    let topology = Topology::build(config.peer_table(&own)).map_err(|e| failed(&e))?;
+    let view = build::view(config, &Knobs::new(config), topology, None);
     let mut buf = Vec::new();
     let spans: Vec<Span> = command
         .iter()

@@ -30,6 +30,7 @@
 
 mod addr;
 mod advertise;
+mod affinity;
 mod auth;
 mod bucket;
 mod cluster;
@@ -65,6 +66,7 @@ use std::path::Path;
 
 pub use addr::{Advertise, Endpoint, HostPort, ServerAddr};
 pub use advertise::{NoOwnAddress, OwnAddress};
+pub use affinity::{Affinity, AffinityMode, BlockDomain};
 pub use auth::Auth;
 pub use bucket::BucketType;
 pub use cluster::Cluster;
@@ -158,10 +160,12 @@ impl Config {
         let entries = pool.bucket_types.as_deref().unwrap_or_default();
         let bucket_types = bucket::complete(entries, root.get("bucket_types"), &mut faults);
         validate::default_bucket_type(&pool, &bucket_types, &root, &mut faults);
+        let cluster = pool.cluster.name.clone().unwrap_or_else(|| name.clone());
+        let affinity = affinity::complete(&pool, &cluster, &root, &mut faults);
         faults.settle(&sources)?;
 
         let odd_tokens = warnings::odd_tokens(&pool);
-        let config = Config::from_pool(&name, pool, bucket_types);
+        let config = Config::from_pool(&name, pool, bucket_types, affinity);
         let warnings = warnings::all(&config, &root, &sources, odd_tokens, dropped);
         Ok(Loaded { config, warnings })
     }

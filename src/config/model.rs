@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::addr::{Advertise, Endpoint, HostPort, ServerAddr};
+use super::affinity::Affinity;
 use super::auth::Auth;
 use super::bucket::BucketType;
 use super::cluster::Cluster;
@@ -145,6 +146,8 @@ pub struct Config {
     pub cluster: Cluster,
     /// Bounds.
     pub limits: Limits,
+    /// Filters of what each datacenter holds.
+    pub affinity: Affinity,
     /// The embedded store.
     pub embedded: Embedded,
 }
@@ -169,8 +172,13 @@ impl Config {
         }
     }
 
-    /// From the keys of a pool that was checked; `bucket_types` are complete.
-    pub(super) fn from_pool(name: &str, pool: Pool, bucket_types: Vec<BucketType>) -> Config {
+    /// From the keys of a pool that was checked; `bucket_types` and `affinity` are complete.
+    pub(super) fn from_pool(
+        name: &str,
+        pool: Pool,
+        bucket_types: Vec<BucketType>,
+        affinity: Affinity,
+    ) -> Config {
         let default_bucket_type = pool
             .default_bucket_type
             .and_then(|wanted| bucket_types.iter().position(|t| t.name == wanted));
@@ -232,6 +240,7 @@ impl Config {
             auth: pool.auth,
             cluster: pool.cluster,
             limits: pool.limits,
+            affinity,
             embedded: pool.embedded,
         }
     }

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use super::addr::{Advertise, Endpoint, ServerAddr};
+use super::affinity::AffinityKeys;
 use super::auth::Auth;
 use super::bucket::BucketTypeKeys;
 use super::cluster::Cluster;
@@ -149,6 +150,8 @@ section! {
         pub(super) cluster: Cluster = Cluster::default(),
         /// Bounds.
         pub(super) limits: Limits = Limits::default(),
+        /// Filters of what each datacenter holds.
+        pub(super) affinity: AffinityKeys = AffinityKeys::default(),
         /// The embedded store.
         pub(super) embedded: Embedded = Embedded::default(),
     }

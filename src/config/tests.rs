@@ -5,6 +5,7 @@ use crate::ring::Consistency;
 use crate::token::DynToken;
 
 mod addresses;
+mod affinity;
 mod documents;
 mod errors;
 mod keys;

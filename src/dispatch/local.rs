@@ -7,7 +7,9 @@ use super::gather::Said;
 use super::plan::Op;
 use super::requests::op_of;
 use super::slot::Envelope;
-use super::view::{Now, View};
+use super::view::{Now, Protocol, View};
+use crate::affinity::commands as affinity;
+use crate::ckf::ringkey::KeyProtocol;
 use crate::proto::args::Args;
 use crate::proto::glob;
 use crate::proto::resp::spec::CommandSpec;
@@ -96,6 +98,7 @@ impl Dispatcher {
                 self.set_consistency(view, id, &args, out);
             }
             "torc.plan" => self.explain(view, id, &args, out),
+            _ if affinity::is_command(name) => self.affinity(view, name, &args, now, out),
             _ => match name.strip_prefix("client|") {
                 Some(sub) => self.client_command(id, sub, &args, out),
                 None => {
@@ -316,6 +319,22 @@ impl Dispatcher {
         for line in lines {
             encode::bulk(out, line.as_bytes());
         }
+    }
+
+    /// What the filters say, and what this node's own store knows for sure.
+    fn affinity(&self, view: &View, name: &str, args: &Args<'_>, now: Now, out: &mut Vec<u8>) {
+        let holds = |key: &[u8]| self.embedded.as_ref().map(|store| store.holds(key, now.wall_ms));
+        let protocol = match view.settings.protocol {
+            Protocol::Redis => KeyProtocol::Resp,
+            Protocol::Memcache => KeyProtocol::Memcache,
+        };
+        let context = affinity::Context {
+            affinity: view.affinity.as_deref(),
+            protocol,
+            holds: &holds,
+            now_ms: now.mono_ms(),
+        };
+        affinity::execute(&context, name, args, out);
     }
 
     fn info(&self, view: &View, args: &Args<'_>, now: Now, out: &mut Vec<u8>) {

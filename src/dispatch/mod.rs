@@ -96,6 +96,9 @@ pub trait Embedded: Send + Sync {
         encode::array(out.tail_mut(), requests.len());
         requests.iter().for_each(|args| self.execute(args, wall_ms, out));
     }
+
+    /// Whether a key has a value.
+    fn holds(&self, key: &[u8], wall_ms: u64) -> bool;
 }
 
 /// A connection of either side, for the shell's list of those with bytes to write.

@@ -61,6 +61,7 @@ pub(super) fn view(peers: Vec<Peer>, settings: Settings) -> Arc<View> {
         write: Consistency::DcOne,
         buckets: BucketTypes::default(),
         state: NodeState::Normal,
+        affinity: None,
         settings,
     })
 }

@@ -4,7 +4,10 @@
 //! swaps it between two batches. Everything here is a value, so that a simulation builds it in
 //! one expression.
 
+use std::sync::Arc;
+
 use super::plan::RackCap;
+use crate::affinity::Affinity;
 use crate::hash::KeyHasher;
 use crate::proto::resp::decode::RequestLimits;
 use crate::proto::resp::table::ModuleCommands;
@@ -186,6 +189,8 @@ pub struct View {
     pub buckets: BucketTypes,
     /// The node's own state.
     pub state: NodeState,
+    /// Who holds what, unless that is off.
+    pub affinity: Option<Arc<Affinity>>,
     /// Bounds and periods.
     pub settings: Settings,
 }

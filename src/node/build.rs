@@ -1,12 +1,15 @@
 //! From the configuration to the values the workers and the control plane run on.
 
+use std::sync::Arc;
+
+use crate::affinity::Affinity;
 use crate::config::{self, Config, HostPort, KeyspaceScope};
 use crate::dispatch::view::{BucketType, BucketTypes, NodeState, Protocol, Settings, View};
 use crate::gossip::{self, Addr, CSettings, Claim, LocalNode, Membership, Millis, Seed};
 use crate::proto::dnode::control::ControlSeal;
 use crate::proto::dnode::crypto::SecureOption;
 use crate::proto::resp::decode::RequestLimits;
-use crate::ring::{Consistency, Peer, Topology, TopologyError};
+use crate::ring::{Consistency, Topology};
 
 /// What an operator can change while the node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +36,25 @@ impl Knobs {
     }
 }
 
-/// The snapshot for `peers`.
-pub fn view(config: &Config, knobs: &Knobs, peers: Vec<Peer>) -> Result<View, TopologyError> {
+/// The snapshot for the ring as it is; `affinity` is what its datacenters hold.
+pub fn view(
+    config: &Config,
+    knobs: &Knobs,
+    topology: Topology,
+    affinity: Option<Arc<Affinity>>,
+) -> View {
     let mut settings = settings(config);
     settings.timeout_factor = knobs.timeout_factor;
-    Ok(View {
-        topology: Topology::build(peers)?,
+    View {
+        topology,
         hasher: config.hasher,
         read: knobs.read,
         write: knobs.write,
         buckets: buckets(config),
         state: knobs.state,
+        affinity,
         settings,
-    })
+    }
 }
 
 /// The membership before anybody was heard of: this node and its seeds. Seeds are planned from

@@ -261,10 +261,13 @@ impl Control {
             self.shared.heard.reserve(most);
         }
         *self.shared.status.knobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.knobs);
-        match build::view(&self.shared.config, &self.knobs, peers) {
-            Ok(view) => {
-                log_ring(&view.topology);
-                self.shared.publish(view);
+        match Topology::build(peers) {
+            Ok(topology) => {
+                log_ring(&topology);
+                let affinity = &self.shared.affinity;
+                let affinity = affinity.as_ref().map(|plane| plane.follow_ring(&topology));
+                let config = &self.shared.config;
+                self.shared.publish(build::view(config, &self.knobs, topology, affinity));
             }
             Err(error) => tracing::error!(%error, "the ring cannot be rebuilt; the old one stays"),
         }

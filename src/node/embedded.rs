@@ -25,6 +25,10 @@ impl Embedded for MemoryStore {
     fn execute_block(&self, requests: &[Args<'_>], wall_ms: u64, out: &mut OutBuf) {
         MemoryStore::execute_block(self, requests, &[], wall_ms, out);
     }
+
+    fn holds(&self, key: &[u8], wall_ms: u64) -> bool {
+        self.version_of(key, wall_ms) != 0
+    }
 }
 
 /// The dispatcher passes words on; the data block is found again in the bytes behind them.
@@ -42,5 +46,9 @@ impl Embedded for Memcache {
             // The dispatcher decoded the same bytes before.
             Ok(_) | Err(_) => out.put(b"ERROR\r\n"),
         }
+    }
+
+    fn holds(&self, key: &[u8], wall_ms: u64) -> bool {
+        self.0.version_of(key, wall_ms) != 0
     }
 }

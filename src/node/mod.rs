@@ -3,6 +3,7 @@
 //! Start: bind every listener, build the first snapshot, start the workers, then the control
 //! plane. Stop: accept nobody new, let what is in flight finish, end the workers.
 
+pub mod affinity;
 pub mod build;
 
 mod control;
@@ -25,8 +26,9 @@ use crate::gossip::Millis;
 use crate::net::clock::{Clock, wall_ms};
 use crate::net::listener::{Accepted, Listener, accept};
 use crate::net::worker::{Heard, Notice, Setup, StoreAddress, Worker};
-use crate::ring::{PeerId, TopologyError};
+use crate::ring::{PeerId, Topology, TopologyError};
 use crate::store::{MemoryStore, StoreSettings};
+use affinity::AffinityPlane;
 use build::Knobs;
 use control::Control;
 
@@ -54,6 +56,9 @@ pub enum StartError {
     /// The ring makes no sense.
     #[error("the ring cannot be built: {0}")]
     Ring(#[from] TopologyError),
+    /// The filters cannot be built.
+    #[error("affinity: {0}")]
+    Affinity(#[from] crate::affinity::domain::DomainError),
     /// A thread could not be started.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -75,6 +80,8 @@ pub struct Shared {
     pub heard: Arc<Heard>,
     /// The embedded store, when it has one.
     pub embedded: Option<Arc<MemoryStore>>,
+    /// Who holds what, unless that is off.
+    pub affinity: Option<Arc<AffinityPlane>>,
     /// What the control plane shows.
     pub status: Status,
     /// What operators ask of the control plane.
@@ -124,7 +131,10 @@ impl Node {
         let heard = Arc::new(Heard::default());
         heard.reserve(PeerId(table.len() as u32));
         let knobs = Knobs::new(&config);
-        let view = Arc::new(ArcSwap::from_pointee(build::view(&config, &knobs, table)?));
+        let topology = Topology::build(table)?;
+        let affinity = AffinityPlane::new(&config, &topology, clock)?.map(Arc::new);
+        let domains = affinity.as_ref().map(|plane| plane.domains());
+        let view = Arc::new(ArcSwap::from_pointee(build::view(&config, &knobs, topology, domains)));
         let (notices, notices_in) = mpsc::unbounded_channel();
         let (orders, orders_in) = mpsc::unbounded_channel();
         let (proven, proven_in) = mpsc::unbounded_channel();
@@ -132,6 +142,7 @@ impl Node {
             Arc::new(MemoryStore::new(StoreSettings {
                 memory_bytes_max: config.embedded.memory_bytes_max.as_usize() as u64,
                 keys_max: config.embedded.keys_max,
+                events_max: if affinity.is_some() { affinity::EVENTS_MAX } else { 0 },
                 ..StoreSettings::default()
             }))
         });
@@ -147,17 +158,21 @@ impl Node {
             accepted: Arc::default(),
             heard,
             embedded,
+            affinity,
             status: Status::default(),
             orders,
         });
         let control = Control::new(Arc::clone(&shared), membership, knobs, proven);
 
         report::print(&shared, &clients, &peers, &own);
-        let tasks = vec![
+        let mut tasks = vec![
             tokio::spawn(serve(Arc::clone(&shared), clients, ClientKind::Client)),
             tokio::spawn(serve(Arc::clone(&shared), peers, ClientKind::Peer)),
             tokio::spawn(control.run(notices_in, orders_in, proven_in)),
         ];
+        if let (Some(plane), Some(store)) = (&shared.affinity, &shared.embedded) {
+            tasks.push(tokio::spawn(Arc::clone(plane).follow_store(Arc::clone(store))));
+        }
         Ok(Node { shared, tasks })
     }
 

@@ -11,7 +11,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use rustix::time::{ClockId, clock_gettime};
 use torc::ckf::consumer::lane::LaneIngestor;
 use torc::ckf::consumer::{ConsumerConfig, GlobalCkfIndexer, LANES};
-use torc::ckf::format::{CkfFormat, DEFAULT_SEED};
+use torc::ckf::format::CkfFormat;
 use torc::ckf::hashing::{BlockHash, ExternalId, SequenceHash, sequence_hashes};
 use torc::ckf::identity::{
     ConsumerInstanceId, DcId, IndexerDomainId, LaneLease, PoolId, ProducerIdentity,

@@ -7,6 +7,7 @@
 // A test binary has no callers: what its modules share is not public to anybody.
 #![allow(unreachable_pub)]
 
+mod affinity;
 mod client;
 mod clients;
 mod faults;

@@ -118,6 +118,7 @@ impl Config {
             write: self.write,
             buckets: self.buckets.clone(),
             state: NodeState::Normal,
+            affinity: None,
             settings: self.settings.clone(),
         }
     }

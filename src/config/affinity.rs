@@ -1,0 +1,283 @@
+//! `affinity:`: which datacenter holds what, told by filters.
+
+use serde_json::{Value as Json, json};
+
+use super::error::{Fault, Faults};
+use super::node::{Node, Value};
+use super::numbers::ByteSize;
+use super::pool::Pool;
+use super::section::section;
+use super::setting::Setting;
+use super::texts::words;
+use super::words::Protocol;
+use crate::ckf::digest::Selection;
+use crate::ckf::format::bucket_count_for;
+use crate::ckf::hashing::HashFormat;
+
+/// Names of domains no block domain may have.
+const RESERVED: &str = "keys";
+/// Bytes of exact state the publisher keeps for one key and owner, at most.
+const STATE_BYTES: u64 = 26;
+/// Bytes a node keeps for one key of its own.
+const MEMBER_BYTES: u64 = 20;
+
+words! {
+    /// What the filters are used for: `affinity.mode`.
+    pub enum AffinityMode ("is not a mode of affinity") {
+        /// Nothing; none are kept.
+        Off = "off",
+        /// Questions of clients.
+        Advise = "advise",
+    }
+}
+
+words! {
+    /// How tokens are cut into blocks: `affinity.domains.hash`.
+    pub(super) enum BlockHashing ("is not a way to hash blocks") {
+        /// Blocks side by side.
+        Standard = "standard",
+        /// Neighbours share a token.
+        Eagle = "eagle",
+    }
+}
+
+section! {
+    /// `affinity:`: filters of what each datacenter holds.
+    pub(super) struct AffinityKeys {
+        /// `off`, or `advise`: answer TORC.WHERE and the other questions. Default: off.
+        pub(super) mode: AffinityMode = AffinityMode::Off,
+        /// Distinct keys one datacenter holds at most; the same in every datacenter.
+        /// Default: 1000000.
+        pub(super) expected_keys: u64 = 1_000_000,
+        /// A datacenter is not believed after this long without a word from its publisher,
+        /// milliseconds. Default: 30000.
+        pub(super) stale_after_ms: u64 = 30_000,
+        /// What the keys mean, as names and values; the same in every datacenter.
+        /// Default: the cluster's name.
+        pub(super) semantics: Option<IdentityMap> = None,
+        /// Who may route by them, as names and values; the same in every datacenter.
+        /// Default: the cluster's name.
+        pub(super) scope: Option<IdentityMap> = None,
+        /// Memory that the filters may need by `expected_keys` and the domains. Default: 4gb.
+        pub(super) memory_max_bytes: ByteSize = ByteSize(4 << 30),
+        /// Blocks of tokens that engines tell of with TORC.KV, besides the ring's keys.
+        /// Default: none.
+        pub(super) domains: Option<Vec<BlockDomainKeys>> = None,
+    }
+}
+
+section! {
+    /// One entry of `affinity.domains`.
+    pub(super) struct BlockDomainKeys {
+        /// The name commands use, unique in the list.
+        pub(super) name: Option<String> = None,
+        /// Tokens of one block, as the engines have it.
+        pub(super) block_size: Option<u32> = None,
+        /// `standard` or `eagle`. Default: standard.
+        pub(super) hash: BlockHashing = BlockHashing::Standard,
+        /// Distinct blocks one datacenter holds at most. Default: 1000000.
+        pub(super) expected_blocks: u64 = 1_000_000,
+        /// What the blocks mean (the model), as names and values; the same in every datacenter.
+        pub(super) semantics: Option<IdentityMap> = None,
+        /// Who may route by them, as names and values. Default: the cluster's name.
+        pub(super) scope: Option<IdentityMap> = None,
+    }
+}
+
+/// Names and values that make an identity.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct IdentityMap(Selection);
+
+impl Setting for IdentityMap {
+    fn read(node: &Node, faults: &mut Faults) -> Option<IdentityMap> {
+        let accepted = "a map of names and values, 1 to 32 of them";
+        let Value::Map(entries) = &node.value else {
+            let what = format!("expected names and values, found {}", node.describe());
+            faults.push(Fault::new(what).at(Some(node.mark)).accepted(accepted));
+            return None;
+        };
+        let mut pairs = Vec::new();
+        for entry in entries {
+            pairs.push((entry.key.clone(), String::read(&entry.node, faults)?));
+        }
+        match Selection::explicit(pairs) {
+            Ok(selection) => Some(IdentityMap(selection)),
+            Err(error) => {
+                faults.push(Fault::new(error.to_string()).at(Some(node.mark)).accepted(accepted));
+                None
+            }
+        }
+    }
+
+    fn schema() -> Json {
+        json!({
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 32,
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+        })
+    }
+}
+
+/// Affinity as the node uses it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Affinity {
+    /// What the filters are used for.
+    pub mode: AffinityMode,
+    /// Distinct keys of one datacenter.
+    pub expected_keys: u64,
+    /// A datacenter is not believed after this long without a word, milliseconds.
+    pub stale_after_ms: u64,
+    /// What the keys mean.
+    pub semantics: Selection,
+    /// Who may route by them.
+    pub scope: Selection,
+    /// Engines' blocks.
+    pub domains: Vec<BlockDomain>,
+}
+
+/// One domain of engines' blocks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlockDomain {
+    /// The name commands use.
+    pub name: String,
+    /// Tokens of one block.
+    pub block_size: u32,
+    /// How tokens are cut.
+    pub hash: HashFormat,
+    /// Distinct blocks of one datacenter.
+    pub expected_blocks: u64,
+    /// What the blocks mean.
+    pub semantics: Selection,
+    /// Who may route by them.
+    pub scope: Selection,
+}
+
+impl Affinity {
+    /// Bytes that filters and exact state need when everything expected is there, in a ring of
+    /// this many datacenters.
+    pub fn memory_bytes(&self, datacenters: usize) -> u64 {
+        let blocks = self.domains.iter().map(|domain| (domain.expected_blocks, 0));
+        let all = std::iter::once((self.expected_keys, MEMBER_BYTES)).chain(blocks);
+        all.map(|(expected, member)| memory_bytes(expected, member, datacenters)).sum()
+    }
+}
+
+/// The lanes' table, the publisher's filter and exact state, the member's keys.
+fn memory_bytes(expected: u64, member: u64, datacenters: usize) -> u64 {
+    let buckets = bucket_count_for(expected).unwrap_or(u64::MAX / 1024);
+    let lanes = datacenters.next_power_of_two() as u64;
+    (8 * buckets * (lanes + 1)).saturating_add(expected.saturating_mul(STATE_BYTES + member))
+}
+
+/// Completes the section and checks it against the pool's other keys.
+pub(super) fn complete(pool: &Pool, cluster: &str, root: &Node, faults: &mut Faults) -> Affinity {
+    let keys = &pool.affinity;
+    let at = |path: &[&str]| root.find(path);
+    let authority = Selection::explicit([("authority", cluster)]).unwrap_or_else(|error| {
+        faults.push(Fault::new(format!("the cluster's name: {error}")));
+        Selection::defaults([cluster])
+    });
+    let map = |given: &Option<IdentityMap>| given.clone().map(|map| map.0);
+    let affinity = Affinity {
+        mode: keys.mode,
+        expected_keys: keys.expected_keys,
+        stale_after_ms: keys.stale_after_ms,
+        semantics: map(&keys.semantics).unwrap_or_else(|| authority.clone()),
+        scope: map(&keys.scope).unwrap_or_else(|| authority.clone()),
+        domains: block_domains(
+            keys.domains.as_deref().unwrap_or_default(),
+            root,
+            faults,
+            &authority,
+        ),
+    };
+    if keys.mode == AffinityMode::Off {
+        return affinity;
+    }
+    let mode = at(&["affinity", "mode"]);
+    if pool.datastore.is_none() && pool.data_store == Some(Protocol::Memcache) {
+        faults.push(
+            Fault::new("affinity needs to hear when keys go, and memcached does not tell")
+                .at(mode)
+                .accepted("off, with `data_store: 1` and `servers`"),
+        );
+    } else if pool.datastore.is_none() {
+        faults.push(
+            Fault::new("affinity follows the store inside this process only, for now")
+                .at(mode)
+                .accepted("off, with `servers`; or `datastore: embedded`"),
+        );
+    }
+    check_size(&affinity, keys, root, faults);
+    affinity
+}
+
+fn check_size(affinity: &Affinity, keys: &AffinityKeys, root: &Node, faults: &mut Faults) {
+    let sizes = std::iter::once(("expected_keys", affinity.expected_keys))
+        .chain(affinity.domains.iter().map(|domain| ("expected_blocks", domain.expected_blocks)));
+    for (key, expected) in sizes {
+        let place = root.find(&["affinity", key]).or(root.find(&["affinity"]));
+        if expected == 0 {
+            faults.push(Fault::new(format!("`{key}` 0 leaves no room for any")).at(place));
+        } else if let Err(error) = bucket_count_for(expected) {
+            faults.push(Fault::new(error.to_string()).at(place));
+            return;
+        }
+    }
+    // A ring of two datacenters is the least that makes use of this.
+    let needed = affinity.memory_bytes(2);
+    let allowed = keys.memory_max_bytes.as_usize() as u64;
+    if needed > allowed {
+        let what = format!("filters of this size need about {} MiB", needed >> 20);
+        let accepted = format!("up to `affinity.memory_max_bytes`, which is {} MiB", allowed >> 20);
+        let place = root.find(&["affinity", "expected_keys"]).or(root.find(&["affinity"]));
+        faults.push(Fault::new(what).at(place).accepted(accepted));
+    }
+}
+
+fn block_domains(
+    entries: &[BlockDomainKeys],
+    root: &Node,
+    faults: &mut Faults,
+    authority: &Selection,
+) -> Vec<BlockDomain> {
+    let list = root.get("affinity").and_then(|section| section.get("domains"));
+    let mut domains: Vec<BlockDomain> = Vec::new();
+    for (index, keys) in entries.iter().enumerate() {
+        let item = list.and_then(|list| match &list.value {
+            Value::List(items) => items.get(index),
+            Value::Map(_) | Value::Text(_) | Value::Null => Some(list),
+        });
+        let at = |key: &str| item.and_then(|n| n.find(&[key])).or(item.map(|n| n.mark));
+        let missing = [
+            ("name", keys.name.is_none()),
+            ("block_size", keys.block_size.is_none_or(|size| size == 0)),
+            ("semantics", keys.semantics.is_none()),
+        ];
+        for (key, _) in missing.iter().filter(|(_, missing)| *missing) {
+            let what = format!("a domain of blocks needs `{key}`");
+            faults.push(Fault::new(what).at(item.map(|n| n.mark)));
+        }
+        let (Some(name), Some(block_size), Some(semantics)) =
+            (&keys.name, keys.block_size, &keys.semantics)
+        else {
+            continue;
+        };
+        if name == RESERVED || domains.iter().any(|domain| domain.name == *name) {
+            faults.push(Fault::new(format!("domain `{name}` is taken")).at(at("name")));
+        }
+        domains.push(BlockDomain {
+            name: name.clone(),
+            block_size,
+            hash: match keys.hash {
+                BlockHashing::Standard => HashFormat::Standard,
+                BlockHashing::Eagle => HashFormat::Eagle,
+            },
+            expected_blocks: keys.expected_blocks,
+            semantics: semantics.0.clone(),
+            scope: keys.scope.clone().map_or_else(|| authority.clone(), |map| map.0),
+        });
+    }
+    domains
+}

@@ -1,0 +1,77 @@
+//! `affinity:`.
+
+use super::super::{AffinityMode, BlockDomain};
+use super::*;
+use crate::ckf::digest::Selection;
+use crate::ckf::hashing::HashFormat;
+
+#[test]
+fn defaults_name_the_cluster() {
+    let affinity = with(&[]).config.affinity;
+    assert_eq!(affinity.mode, AffinityMode::Off);
+    assert_eq!((affinity.expected_keys, affinity.stale_after_ms), (1_000_000, 30_000));
+    assert_eq!(affinity.semantics, Selection::explicit([("authority", "pool")]).unwrap());
+    let named = with(&["cluster: {name: ring}"]).config.affinity;
+    assert_eq!(named.scope, Selection::explicit([("authority", "ring")]).unwrap());
+}
+
+#[test]
+fn domains_of_blocks_are_read() {
+    let affinity = with(&[
+        "affinity:",
+        "  mode: advise",
+        "  expected_keys: 5000",
+        "  domains:",
+        "  - {name: llama, block_size: 16, hash: eagle, semantics: {model: meta/llama}}",
+        "  - {name: other, block_size: 4, semantics: {model: x}, scope: {team: a}}",
+    ])
+    .config
+    .affinity;
+    assert_eq!((affinity.mode, affinity.expected_keys), (AffinityMode::Advise, 5000));
+    let llama = BlockDomain {
+        name: "llama".into(),
+        block_size: 16,
+        hash: HashFormat::Eagle,
+        expected_blocks: 1_000_000,
+        semantics: Selection::explicit([("model", "meta/llama")]).unwrap(),
+        scope: Selection::explicit([("authority", "pool")]).unwrap(),
+    };
+    assert_eq!(affinity.domains[0], llama);
+    assert_eq!(affinity.domains[1].scope, Selection::explicit([("team", "a")]).unwrap());
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let long = format!("affinity: {{semantics: {{k: '{}'}}}}", "v".repeat(1025));
+    let cases = [
+        ("affinity: {mode: router}", "`router` is not a mode of affinity"),
+        ("affinity: {mode: advise, expected_keys: 0}", "`expected_keys` 0 leaves no room"),
+        ("affinity: {mode: advise, expected_keys: 99999999}", "needs more than 16777216 buckets"),
+        ("affinity: {mode: advise, memory_max_bytes: 1mb}", "filters of this size need about"),
+        ("affinity: {semantics: {}}", "an identity map needs 1 to 32 entries"),
+        ("affinity: {semantics: words}", "expected names and values"),
+        (&long, "the value of \"k\" is not 1 to 1024 bytes long"),
+        ("affinity: {domains: [{block_size: 16, semantics: {a: b}}]}", "needs `name`"),
+        ("affinity: {domains: [{name: a, semantics: {a: b}}]}", "needs `block_size`"),
+        ("affinity: {domains: [{name: a, block_size: 1}]}", "needs `semantics`"),
+        (
+            "affinity: {domains: [{name: keys, block_size: 1, semantics: {a: b}}]}",
+            "domain `keys` is taken",
+        ),
+    ];
+    for (line, text) in cases {
+        let errors = load(&format!("{SMALLEST}  {line}\n")).map(|_| ()).unwrap_err().to_string();
+        assert!(errors.contains(text), "{line}\n{errors}");
+    }
+}
+
+#[test]
+fn a_mode_needs_a_store_that_tells() {
+    let server = SMALLEST.replace("datastore: embedded", "servers: 127.0.0.1:6379:1");
+    let on = "  affinity: {mode: advise}\n";
+    let errors = load(&format!("{server}{on}")).map(|_| ()).unwrap_err().to_string();
+    assert!(errors.contains("follows the store inside this process only"), "{errors}");
+    let memcache = format!("{server}  data_store: 1\n{on}");
+    let errors = load(&memcache).map(|_| ()).unwrap_err().to_string();
+    assert!(errors.contains("memcached does not tell"), "{errors}");
+}

@@ -1,0 +1,91 @@
+//! Who holds what, as clients ask for it.
+
+use crate::client::{Client, Reply, bulk};
+use crate::ring::{Layout, Ring, Store, wait_until};
+
+const EXTRA: &str = "  affinity:\n    mode: advise\n    expected_keys: 20000\n    domains:\n    \
+                     - {name: llama, block_size: 4, semantics: {model: meta/llama}}\n";
+
+fn words(client: &mut Client, line: &str) -> Reply {
+    let args: Vec<&str> = line.split(' ').collect();
+    client.call(&args)
+}
+
+/// What TORC.WHERE says of one key in each datacenter.
+fn holding(client: &mut Client, key: &str) -> Vec<String> {
+    let Reply::Array(keys) = client.call(&["TORC.WHERE", key]) else { panic!("an array") };
+    let Reply::Array(dcs) = &keys[0] else { panic!("an array of datacenters") };
+    dcs.iter().map(|dc| dc.text().replace('\n', " ")).collect()
+}
+
+#[test]
+fn a_node_knows_its_keys_however_they_come_and_go() {
+    let layout = Layout { dcs: vec![vec![1]], store: Store::Embedded, extra: EXTRA.to_owned() };
+    let ring = Ring::start(layout);
+    let mut client = ring.nodes[0].connect();
+    assert_eq!(words(&mut client, "SET a 1"), Reply::Simple("OK".into()));
+    words(&mut client, "SET short 1 PX 50");
+    words(&mut client, "RPUSH list x");
+    assert_eq!(holding(&mut client, "a"), ["dc1 yes"]);
+    wait_until("an absent key is known to be absent", || holding(&mut client, "b") == ["dc1 no"]);
+    wait_until("an expired key goes", || holding(&mut client, "short") == ["dc1 no"]);
+    words(&mut client, "LPOP list");
+    wait_until("an emptied key goes", || holding(&mut client, "list") == ["dc1 no"]);
+
+    // A chain of keys is as deep as it is held from the start.
+    for n in 0..300 {
+        client.call(&["SET", &format!("chain:{n}"), "v"]);
+    }
+    let chain: Vec<String> = (0..310).map(|n| format!("chain:{n}")).collect();
+    let ask = |client: &mut Client| {
+        let args: Vec<&str> =
+            std::iter::once("TORC.PREFIXKEYS").chain(chain.iter().map(String::as_str)).collect();
+        let Reply::Array(dcs) = client.call(&args) else { panic!("an array") };
+        let Reply::Array(row) = &dcs[0] else { panic!("a row") };
+        row[1].clone()
+    };
+    wait_until("the whole chain is told", || ask(&mut client) == Reply::Int(300));
+    client.call(&["DEL", "chain:100"]);
+    wait_until("a hole ends it", || ask(&mut client) == Reply::Int(100));
+}
+
+#[test]
+fn engines_tell_their_blocks_and_routers_ask_for_prompts() {
+    let layout = Layout { dcs: vec![vec![1]], store: Store::Embedded, extra: EXTRA.to_owned() };
+    let ring = Ring::start(layout);
+    let mut client = ring.nodes[0].connect();
+    let Reply::Array(blocks) = words(&mut client, "TORC.TOKENS 1 2 3 4 5 6 7 8 9 10 11 12") else {
+        panic!("an array");
+    };
+    let hashes: Vec<(String, String)> = blocks
+        .iter()
+        .map(|block| {
+            let text = block.text();
+            let (block, chain) = text.split_once('\n').unwrap();
+            (block.to_owned(), chain.to_owned())
+        })
+        .collect();
+    assert_eq!(hashes.len(), 3);
+    let stored = |worker: usize, ids: std::ops::Range<usize>| {
+        let pairs: Vec<String> =
+            ids.map(|i| format!("{} {}", worker * 100 + i, hashes[i].0)).collect();
+        format!("TORC.KV STORED {worker} 0 - {}", pairs.join(" "))
+    };
+    assert_eq!(words(&mut client, &stored(1, 0..3)), Reply::Int(3));
+    assert_eq!(words(&mut client, &stored(2, 0..2)), Reply::Int(2));
+    assert_eq!(words(&mut client, &stored(3, 0..1)), Reply::Int(1));
+    let prompt = format!("TORC.PREFIX {} {} {}", hashes[0].1, hashes[1].1, hashes[2].1);
+    let depth = |client: &mut Client| {
+        let Reply::Array(dcs) = words(client, &prompt) else { panic!("an array") };
+        let Reply::Array(row) = &dcs[0] else { panic!("a row") };
+        assert_eq!(row[0], bulk("dc1"));
+        row[1].clone()
+    };
+    assert_eq!(depth(&mut client), Reply::Int(3));
+    words(&mut client, "TORC.KV CLEARED 1 0");
+    assert_eq!(depth(&mut client), Reply::Int(2));
+    words(&mut client, "TORC.KV REMOVED 2 0 201");
+    assert_eq!(depth(&mut client), Reply::Int(1));
+    let orphan = words(&mut client, "TORC.KV STORED 2 0 999 5 6");
+    assert_eq!(orphan.text(), "ERR the parent block is not known to this source");
+}
