@@ -34,7 +34,8 @@ pub fn write(request: &McRequest, args: &Args<'_>, now_s: Option<u64>, out: &mut
     let exptime = request.command.exptime_word();
     for (i, word) in args.iter().enumerate().take(words) {
         let flag = is_flag(request, i);
-        if flag && word == b"q" {
+        // memcached looks at a flag's first byte only.
+        if flag && word[0] == b'q' {
             continue;
         }
         if i > 0 {

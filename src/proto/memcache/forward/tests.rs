@@ -34,6 +34,7 @@ fn every_request_is_sent_so_that_it_is_answered() {
     assert_eq!(written(b"  delete  k noreply\n", None), "delete k\r\n");
     assert_eq!(written(b"set k 0 5 2 noreply\r\nab\r\n", None), "set k 0 5 2\r\nab\r\n");
     assert_eq!(written(b"mg q v q k\r\n", None), "mg q v k\r\n");
+    assert_eq!(written(b"md k q1 k\r\n", None), "md k k\r\n");
     assert_eq!(written(b"ms k 1 q T5\r\na\r\n", None), "ms k 1 T5\r\na\r\n");
     assert_eq!(written(b"get a\0b\r\n", None), "get a\r\n");
 }
