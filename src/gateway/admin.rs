@@ -1,10 +1,11 @@
 //! `/_miroir/`: aliases and what an operator may look at.
 
-use super::aliases::target_of;
-use super::call::{Call, Outcome, is_valid_uid, ok, parse_json, uid_message};
+use super::aliases::{Resolved, target_of};
+use super::call::{Call, Outcome, encode_segment, is_valid_uid, ok, parse_json, uid_message};
+use super::client::{Outbound, index_path};
 use super::core::Core;
 use super::error::ApiError;
-use crate::document::shard::{ShardId, shard_for_key};
+use crate::document::shard::{ShardId, key_hash, score, shard_for_key};
 use crate::document::topology::GroupIdx;
 use hyper::Method;
 use serde_json::{Value, json};
@@ -55,10 +56,45 @@ pub(super) async fn shards(core: Arc<Core>, call: Call) -> Outcome {
         json!({"shard": shard.0, "owners": groups.collect::<Vec<_>>()})
     };
     if let Some(id) = call.parameter("id") {
-        return Ok(ok(&owners(shard_for_key(id, topology.shards()))));
+        let index = call.parameter("index").unwrap_or_default();
+        return Ok(ok(&whereabouts(&core, index, id).await?));
     }
     let all: Vec<Value> = (0..topology.shards()).map(|shard| owners(ShardId(shard))).collect();
     Ok(ok(&json!({ "shards": all })))
+}
+
+/// The owners of one document, and which of them have it.
+async fn whereabouts(core: &Core, index: &str, id: &str) -> Result<Value, ApiError> {
+    let uid = match core.aliases.resolve(index).await? {
+        Resolved::One(uid) => uid,
+        Resolved::Several(_) => {
+            let message = format!("`{index}` is an alias of several indexes; name one of them");
+            return Err(ApiError::new("bad_request", message));
+        }
+    };
+    let placement = core.placement();
+    let topology = &placement.topology;
+    let shard = shard_for_key(id, topology.shards());
+    let path = format!("{}/documents/{}", index_path(&uid), encode_segment(id));
+    let mut groups = Vec::new();
+    for group in topology.group_numbers() {
+        let mut owners = Vec::new();
+        for owner in topology.owners(shard, group) {
+            let backend = placement.backend(*owner);
+            let has = match backend.call(Outbound::get(path.clone())).await {
+                Ok(reply) if reply.is_success() => "yes",
+                Ok(reply) if reply.status == 404 => "no",
+                Ok(_) | Err(_) => "unknown",
+            };
+            let score = format!("{:016x}", score(shard, &backend.id));
+            owners.push(json!({"backend": backend.id, "url": backend.url, "score": score,
+                "state": backend.health().as_str(), "has": has,
+                "missedWrites": core.is_dirty(&uid, &backend.id, shard)}));
+        }
+        groups.push(json!({"group": group.0, "owners": owners}));
+    }
+    Ok(json!({"index": uid, "id": id, "hash": format!("{:016x}", key_hash(id)),
+        "shard": shard.0, "shards": topology.shards(), "groups": groups}))
 }
 
 /// `GET /_miroir/ready`: whether a write could meet its quorum now.

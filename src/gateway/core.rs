@@ -61,7 +61,7 @@ impl Core {
             Arc::new(Backend::new(backend, client.clone(), key, settings.node_timeout))
         });
         let backends = backends.collect();
-        let state = State::new(kv, clock.clone());
+        let state = State::new(kv, &settings.namespace, clock.clone());
         Ok(Core {
             lanes: Lanes::new(settings.lane_requests_max),
             catalogue: Catalogue::new(state.clone(), clock.clone(), settings.reserved),
@@ -79,7 +79,7 @@ impl Core {
             turn: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             gateway_id: gateway_id.to_owned(),
-            migration: Migration::default(),
+            migration: Migration::new(&settings.groups),
             settings,
             clock,
             state,

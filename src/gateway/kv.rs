@@ -106,6 +106,9 @@ impl RingKv for MemoryKv {
     }
 }
 
+/// What all keys of the document plane begin with. `torc:` keeps them out of KEYS and SCAN.
+pub const KEY_PREFIX: &str = "torc:doc:";
+
 /// Kinds of state, each with its own keys and lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
@@ -128,17 +131,17 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// Prefix of the class's keys. `torc:` keeps them out of KEYS and SCAN.
-    fn prefix(self) -> &'static str {
+    /// The class's part of its keys.
+    fn name(self) -> &'static str {
         match self {
-            Class::Task => "torc:doc:task:",
-            Class::Sequence => "torc:doc:seq:",
-            Class::Idempotency => "torc:doc:idem:",
-            Class::Session => "torc:doc:session:",
-            Class::Alias => "torc:doc:alias:",
-            Class::Missed => "torc:doc:missed:",
-            Class::Dirty => "torc:doc:dirty:",
-            Class::Migration => "torc:doc:migration:",
+            Class::Task => "task",
+            Class::Sequence => "seq",
+            Class::Idempotency => "idem",
+            Class::Session => "session",
+            Class::Alias => "alias",
+            Class::Missed => "missed",
+            Class::Dirty => "dirty",
+            Class::Migration => "migration",
         }
     }
 
@@ -164,13 +167,19 @@ struct Versioned<T> {
 #[derive(Clone)]
 pub(super) struct State {
     kv: Arc<dyn RingKv>,
+    namespace: Arc<str>,
     clock: WallClock,
     last_version: Arc<AtomicU64>,
 }
 
 impl State {
-    pub(super) fn new(kv: Arc<dyn RingKv>, clock: WallClock) -> State {
-        State { kv, clock, last_version: Arc::default() }
+    /// State under keys of its own. Gateways of one namespace share it.
+    pub(super) fn new(kv: Arc<dyn RingKv>, namespace: &str, clock: WallClock) -> State {
+        State { kv, namespace: namespace.into(), clock, last_version: Arc::default() }
+    }
+
+    fn key(&self, class: Class, name: &str) -> String {
+        format!("{KEY_PREFIX}{}:{}:{name}", self.namespace, class.name())
     }
 
     /// The newest value, `None` when there is none or none can be understood.
@@ -179,7 +188,7 @@ impl State {
         class: Class,
         name: &str,
     ) -> Result<Option<T>, KvError> {
-        let key = format!("{}{name}", class.prefix());
+        let key = self.key(class, name);
         let values = self.kv.get(&key).await?;
         let newest = values
             .iter()
@@ -201,7 +210,7 @@ impl State {
             if last < now { now } else { self.last_version.fetch_add(1, Ordering::Relaxed) + 1 };
         let text =
             serde_json::to_vec(&Versioned { v, d: value }).map_err(|e| KvError(e.to_string()))?;
-        let key = format!("{}{name}", class.prefix());
+        let key = self.key(class, name);
         self.kv.set(&key, Bytes::from(text), class.ttl()).await
     }
 }
@@ -253,7 +262,7 @@ mod tests {
     async fn the_newest_of_several_replicas_counts() {
         let (_, clock) = hand_clock();
         let kv = Arc::new(Replicas(Mutex::new(vec![Bytes::from("garbage")])));
-        let state = State::new(kv.clone(), clock);
+        let state = State::new(kv.clone(), "dc1", clock);
         assert_eq!(state.load::<u32>(Class::Task, "1").await.unwrap(), None);
         for value in [5, 6, 7] {
             state.store(Class::Task, "1", &value).await.unwrap();

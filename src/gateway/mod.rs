@@ -48,7 +48,7 @@ mod writes;
 
 pub use counters::{CounterValues, Counters};
 pub use error::{ApiError, Failure};
-pub use kv::{KvError, KvFuture, MemoryKv, RingKv};
+pub use kv::{KEY_PREFIX, KvError, KvFuture, MemoryKv, RingKv};
 pub use resp_kv::{NodeAddress, RespKv, RespKvSettings};
 pub use server::{ServeLimits, serve};
 pub use settings::{BackendSettings, Key, PartialReads, SessionStrategy, Settings};

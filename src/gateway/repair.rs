@@ -4,7 +4,8 @@
 use super::client::{Backend, Outbound, index_path};
 use super::copy::{Copy, copy_shard};
 use super::core::Core;
-use super::kv::{Class, KvError};
+use super::error::ApiError;
+use super::kv::Class;
 use super::placement::Placement;
 use super::tracking::{DirtyRecord, NAMES, record_name};
 use crate::document::shard::ShardId;
@@ -91,8 +92,8 @@ pub(super) fn source(
 
 /// Reads what gateways recorded: takes over the records of a former run of this one and of
 /// gateways that are gone, and learns from the others' which backends are no source for a copy.
-pub(super) async fn learn(core: &Core) -> Result<(), KvError> {
-    let own = core.settings.slot;
+pub(super) async fn learn(core: &Core) -> Result<(), ApiError> {
+    let own = core.tasks.slot().await?;
     let mut foreign = HashSet::new();
     for slot in 0..core.settings.max_gateways {
         let first = !core.learned.load(Ordering::Relaxed);

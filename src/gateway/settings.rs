@@ -70,14 +70,18 @@ pub struct Settings {
     pub replication_factor: usize,
     /// Backends, group after group.
     pub groups: Vec<Vec<BackendSettings>>,
+    /// Gateways that serve the same backends share their small state under this name; gateways
+    /// of other backends in the same ring have another.
+    pub namespace: String,
     /// What clients present; without it the gateway is open.
     pub master_key: Option<Key>,
     /// What `/_miroir/` paths ask for; without it they take the master key's rule.
     pub admin_key: Option<Key>,
     /// What backends ask for.
     pub node_master_key: Option<Key>,
-    /// Number of this gateway among those of the ring, below `max_gateways`.
-    pub slot: u32,
+    /// Number of this gateway among those of the ring, below `max_gateways`. Without one, the
+    /// gateway takes the slot it had, else the lowest that nobody uses.
+    pub slot: Option<u32>,
     /// Gateways that may ever give out task numbers in this ring.
     pub max_gateways: u32,
     /// Time a backend has to answer one request.
@@ -112,10 +116,11 @@ impl Default for Settings {
             shards: 64,
             replication_factor: 1,
             groups: Vec::new(),
+            namespace: String::new(),
             master_key: None,
             admin_key: None,
             node_master_key: None,
-            slot: 0,
+            slot: None,
             max_gateways: 16,
             node_timeout: Duration::from_millis(5_000),
             request_timeout: Duration::from_millis(60_000),

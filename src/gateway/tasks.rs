@@ -208,6 +208,11 @@ impl Tasks {
         self.numbers.is_alive(slot).await
     }
 
+    /// The slot of this gateway.
+    pub(super) async fn slot(&self) -> Result<u32, ApiError> {
+        self.numbers.slot().await
+    }
+
     /// Registers a task. It can be asked for here at once, and elsewhere when it is stored.
     ///
     /// # Errors

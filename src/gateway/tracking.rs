@@ -5,6 +5,7 @@
 //! in the same step that takes their places in the lanes.
 
 use super::core::Core;
+use super::error::ApiError;
 use super::fanout::Sent;
 use super::kv::Class;
 use super::placement::Placement;
@@ -251,9 +252,10 @@ impl Core {
         }
         let names: Vec<String> = self.dirty().keys().cloned().collect();
         let stored = async {
-            let slot = self.settings.slot;
+            let slot = self.tasks.slot().await?;
             self.state.store(Class::Dirty, &record_name(slot, index), &record).await?;
-            self.state.store(Class::Dirty, &record_name(slot, NAMES), &names).await
+            self.state.store(Class::Dirty, &record_name(slot, NAMES), &names).await?;
+            Ok::<(), ApiError>(())
         };
         if let Err(error) = stored.await {
             super::counters::count(&self.counters.state_failures);

@@ -127,9 +127,10 @@ pub(super) async fn execute(
     with: impl FnOnce(),
 ) -> Result<(Written, Sent), Failure> {
     let number = core.tasks.allocate().await?;
+    let enqueued_us = core.clock.now_us();
     let done = send_all(core, placement, &plan.uid, jobs, with).await;
     let sent = settle(core, placement, &plan.uid, &plan.touched, done)?;
-    let written = register(core, placement, number, plan, &sent).await;
+    let written = register(core, placement, number, enqueued_us, plan, &sent).await;
     Ok((written, sent))
 }
 
@@ -137,12 +138,14 @@ async fn register(
     core: &Core,
     placement: &Placement,
     number: u64,
+    enqueued_us: u64,
     plan: Plan,
     sent: &Sent,
 ) -> Written {
     let touched = Touched::of(&plan.touched, placement.topology.shards());
     let session = plan.session.clone();
-    let entry = entry(core, number, plan, touched.clone(), parts(&sent.done), &sent.verdict);
+    let mut entry = entry(core, number, plan, touched.clone(), parts(&sent.done), &sent.verdict);
+    entry.enqueued_us = enqueued_us;
     if let Some(session) = session {
         let acked = entry.parts.iter().map(|part| part.backend.clone()).collect();
         let group = sent.verdict.pin.map(|group| group.0);

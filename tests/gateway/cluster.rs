@@ -135,7 +135,7 @@ impl Drop for Cluster {
 }
 
 async fn serve(settings: Settings, kv: Arc<dyn RingKv>) -> (Arc<Gateway>, Http, JoinHandle<()>) {
-    let name = format!("gateway-{}", settings.slot);
+    let name = format!("gateway-{}", settings.slot.unwrap_or(0));
     let gateway = Arc::new(Gateway::new(settings, &name, kv, clock()).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let http = Http::new(format!("http://{}", listener.local_addr().unwrap()));

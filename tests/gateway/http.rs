@@ -50,6 +50,11 @@ impl Http {
         Http { base: base.into(), inner, headers: Vec::new() }
     }
 
+    /// The address of the server.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
     /// The same client with one more header on every request.
     pub(crate) fn with(&self, name: &str, value: &str) -> Http {
         let mut other = self.clone();
@@ -58,6 +63,15 @@ impl Http {
     }
 
     pub(crate) async fn send(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+        self.try_send(method, path, body).await.expect("the server answers")
+    }
+
+    /// `None` when the server does not answer.
+    pub(crate) async fn try_get(&self, path: &str) -> Option<Answer> {
+        self.try_send("GET", path, Bytes::new()).await
+    }
+
+    async fn try_send(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Option<Answer> {
         let mut request = Request::builder()
             .method(Method::from_bytes(method.as_bytes()).unwrap())
             .uri(format!("{}{path}", self.base));
@@ -65,10 +79,10 @@ impl Http {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(body.into())).unwrap();
-        let answer = self.inner.request(request).await.expect("the server answers");
+        let answer = self.inner.request(request).await.ok()?;
         let (parts, body) = answer.into_parts();
-        let body = body.collect().await.expect("a whole body").to_bytes();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+        let body = body.collect().await.ok()?.to_bytes();
+        Some(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

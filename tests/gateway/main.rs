@@ -7,6 +7,7 @@ mod http;
 mod migrate;
 mod requests;
 mod resp_kv;
+mod sdk;
 mod state;
 mod transcript;
 mod trouble;

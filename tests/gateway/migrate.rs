@@ -111,7 +111,7 @@ async fn a_backend_joins_while_documents_are_written() {
     assert_eq!(found["hits"].as_array().unwrap().len(), all.len());
     let early = cluster.http.send("DELETE", MIGRATION, "").await;
     assert_eq!(early.code(), "miroir_migration_conflict", "the configuration must follow first");
-    let (other, _) = cluster.another(|settings| settings.slot = 1).await;
+    let (other, _) = cluster.another(|settings| settings.slot = Some(1)).await;
     eventually("another gateway uses the new owners", async || {
         other.fingerprint() == topology.fingerprint()
     })

@@ -97,7 +97,7 @@ async fn a_lost_backend_task_counts_only_when_the_quorum_needs_it() {
 #[tokio::test]
 async fn any_gateway_answers_for_a_task_and_a_restart_loses_none() {
     let mut cluster = Cluster::start(shape(1, 2)).await;
-    let (_, other) = cluster.another(|settings| settings.slot = 1).await;
+    let (_, other) = cluster.another(|settings| settings.slot = Some(1)).await;
     let answer = cluster.post(PATH, &json!([{"id": 1}])).await;
     cluster.restart().await;
     assert_eq!(cluster.task(&answer).await["status"], "succeeded");
@@ -118,7 +118,7 @@ async fn any_gateway_answers_for_a_task_and_a_restart_loses_none() {
 async fn two_gateways_cannot_share_a_slot() {
     let cluster = Cluster::start(shape(1, 1)).await;
     cluster.add(&json!([{"id": 1}])).await;
-    let settings = torc::gateway::Settings { ..cluster.settings.clone() };
+    let settings = torc::gateway::Settings { slot: Some(0), ..cluster.settings.clone() };
     let clock = crate::fake::clock();
     let other = torc::gateway::Gateway::new(settings, "another", cluster.kv.clone(), clock);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -129,6 +129,29 @@ async fn two_gateways_cannot_share_a_slot() {
     });
     let refused = http.json("POST", PATH, &json!([{"id": 2}])).await;
     assert_eq!((refused.status, refused.code()), (503, "miroir_state_unavailable".into()));
+    serving.abort();
+}
+
+#[tokio::test]
+async fn gateways_without_a_slot_take_free_ones_and_keep_them() {
+    let mut cluster = Cluster::start(shape(1, 1)).await;
+    let uid = async |http: &crate::http::Http| {
+        let answer = http.json("POST", PATH, &json!([{"id": 1}])).await;
+        answer.json()["taskUid"].as_u64().unwrap()
+    };
+    assert_eq!(uid(&cluster.http).await % 16, 0);
+    let clock = crate::fake::clock();
+    let settings = cluster.settings.clone();
+    let other = torc::gateway::Gateway::new(settings, "another", cluster.kv.clone(), clock);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let http = crate::http::Http::new(format!("http://{}", listener.local_addr().unwrap()));
+    let other = other.unwrap();
+    let serving = tokio::spawn(async move {
+        other.run(listener, Duration::ZERO, std::future::pending()).await;
+    });
+    assert_eq!(uid(&http).await % 16, 1);
+    cluster.restart().await;
+    assert_eq!(uid(&cluster.http).await % 16, 0, "the one it had");
     serving.abort();
 }
 
@@ -259,7 +282,7 @@ async fn aliases_resolve_everywhere_and_several_targets_are_read_only() {
     let flipped = cluster.http.json("PUT", &flip, &json!({"target": "books"})).await;
     assert_eq!(flipped.json()["version"], 2);
     assert_eq!(flipped.json()["history"][0]["target"], "movies");
-    let (_, other) = cluster.another(|settings| settings.slot = 1).await;
+    let (_, other) = cluster.another(|settings| settings.slot = Some(1)).await;
     assert_eq!(other.get("/indexes/films/documents/b").await.status, 200);
     let gone = cluster.http.send("DELETE", &flip, "").await;
     assert_eq!(gone.status, 200);

@@ -189,7 +189,7 @@ async fn searches_find_filter_sort_and_count_over_all_backends() {
     let path = "/indexes/movies/settings";
     cluster.succeeded(&cluster.http.json("PATCH", path, &settings).await).await;
     let one = |i: usize| {
-        let group = if i % 2 == 0 { "a" } else { "b" };
+        let group = ["a", "b"][i % 2];
         json!({"id": i, "n": i, "g": group, "t": format!("word{} x", i % 4)})
     };
     let all: Vec<Value> = (0..40).map(one).collect();

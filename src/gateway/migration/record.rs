@@ -44,7 +44,7 @@ impl Phase {
     }
 }
 
-type Groups = Vec<Vec<BackendSettings>>;
+pub(in crate::gateway) type Groups = Vec<Vec<BackendSettings>>;
 
 /// A migration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,14 +103,19 @@ impl Record {
 }
 
 /// What this gateway knows of the migration.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::gateway) struct Migration {
     known: Mutex<Option<Record>>,
     /// The groups in use and the ones being filled, as the placement was last built.
-    applied: Mutex<Option<(Groups, Option<Groups>)>>,
+    applied: Mutex<(Groups, Option<Groups>)>,
 }
 
 impl Migration {
+    /// Nothing known; the configured groups are in use.
+    pub(in crate::gateway) fn new(configured: &Groups) -> Migration {
+        Migration { known: Mutex::default(), applied: Mutex::new((configured.clone(), None)) }
+    }
+
     /// The record as last read.
     pub(super) fn known(&self) -> Option<Record> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -133,8 +138,8 @@ impl Migration {
     /// Whether the placement must be built anew. Says yes once for each change.
     pub(super) fn is_news(&self, wanted: &(Groups, Option<Groups>)) -> bool {
         let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = applied.as_ref() != Some(wanted);
-        *applied = Some(wanted.clone());
+        let news = *applied != *wanted;
+        *applied = wanted.clone();
         news
     }
 }

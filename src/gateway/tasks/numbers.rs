@@ -27,22 +27,25 @@ pub(super) struct Claim {
     seen_us: u64,
 }
 
-#[derive(Debug, Default)]
+/// A slot and its numbers that may be given out.
+#[derive(Debug)]
 struct Reserved {
+    slot: u32,
     next: u64,
     ceiling: u64,
-    ready: bool,
 }
 
 /// The sequence of one slot.
 pub(super) struct Numbers {
-    pub(super) slot: u32,
+    /// The slot the configuration names.
+    wanted: Option<u32>,
     pub(super) stride: u32,
     gateway_id: String,
     since_us: u64,
     state: State,
     clock: WallClock,
-    reserved: Mutex<Reserved>,
+    /// `None` until the slot's record was read.
+    reserved: Mutex<Option<Reserved>>,
 }
 
 impl Numbers {
@@ -53,7 +56,7 @@ impl Numbers {
         clock: WallClock,
     ) -> Numbers {
         Numbers {
-            slot: settings.slot,
+            wanted: settings.slot,
             stride: settings.max_gateways.max(1),
             gateway_id: gateway_id.to_owned(),
             since_us: clock.now_us(),
@@ -66,15 +69,13 @@ impl Numbers {
     /// The next number.
     ///
     /// # Errors
-    /// The slot's record was never read, another gateway uses the slot, or numbers have run out.
+    /// No slot's record was ever read, another gateway uses the slot, or numbers have run out.
     pub(super) async fn next(&self) -> Result<u64, ApiError> {
-        let mut reserved = self.reserved.lock().await;
-        if !reserved.ready {
-            *reserved = self.begin().await?;
-        }
+        let mut held = self.reserved.lock().await;
+        let reserved = self.begun(&mut held).await?;
         if reserved.next >= reserved.ceiling {
             let ceiling = reserved.next + BLOCK;
-            if let Err(error) = self.claim(ceiling).await {
+            if let Err(error) = self.claim(reserved.slot, ceiling).await {
                 // Numbers go on; after a restart before the next success some might be given
                 // out twice, which costs a lost task and never a document.
                 tracing::warn!(plane = "doc", %error, "task numbers were not reserved");
@@ -83,33 +84,73 @@ impl Numbers {
         }
         let sequence = reserved.next;
         reserved.next += 1;
-        let number = sequence * u64::from(self.stride) + u64::from(self.slot);
+        let number = sequence * u64::from(self.stride) + u64::from(reserved.slot);
         if number > NUMBER_MAX {
             return Err(ApiError::new("internal", "the task numbers of this gateway are used up"));
         }
         Ok(number)
     }
 
-    /// Reads where the slot stands.
+    /// The slot this gateway gives numbers of.
+    pub(super) async fn slot(&self) -> Result<u32, ApiError> {
+        let mut held = self.reserved.lock().await;
+        Ok(self.begun(&mut held).await?.slot)
+    }
+
+    async fn begun<'a>(
+        &self,
+        held: &'a mut Option<Reserved>,
+    ) -> Result<&'a mut Reserved, ApiError> {
+        match held {
+            Some(reserved) => Ok(reserved),
+            None => Ok(held.insert(self.begin().await?)),
+        }
+    }
+
+    /// Takes a slot and reads where it stands.
     async fn begin(&self) -> Result<Reserved, ApiError> {
-        let claim = self.read(self.slot).await?;
+        let (slot, claim) = match self.wanted {
+            Some(slot) => (slot, self.read(slot).await?),
+            None => self.free_slot().await?,
+        };
         if let Some(other) = claim.as_ref().filter(|claim| self.is_taken(claim)) {
             let message = format!(
-                "documents.slot {} is in use by {}; give every gateway a slot of its own",
-                self.slot, other.owner
+                "documents.slot {slot} is in use by {}; give every gateway a slot of its own",
+                other.owner
             );
             tracing::error!(plane = "doc", message);
             return Err(ApiError::new("miroir_state_unavailable", message));
         }
         let next = claim.map_or(0, |claim| claim.ceiling);
-        Ok(Reserved { next, ceiling: next, ready: true })
+        self.claim(slot, next).await?;
+        Ok(Reserved { slot, next, ceiling: next })
+    }
+
+    /// The slot this gateway had, else the lowest whose gateway is not there.
+    async fn free_slot(&self) -> Result<(u32, Option<Claim>), ApiError> {
+        let mut free = None;
+        for slot in 0..self.stride {
+            let claim = self.read(slot).await?;
+            if claim.as_ref().is_some_and(|claim| claim.owner == self.gateway_id) {
+                return Ok((slot, claim));
+            }
+            if free.is_none() && claim.as_ref().is_none_or(|claim| !self.is_fresh(claim)) {
+                free = Some((slot, claim));
+            }
+        }
+        free.ok_or_else(|| {
+            let message = "every documents.slot is in use; raise documents.max_gateways";
+            ApiError::new("miroir_state_unavailable", message)
+        })
     }
 
     /// Another gateway holds the slot, was there before, and is alive.
     fn is_taken(&self, claim: &Claim) -> bool {
-        claim.owner != self.gateway_id
-            && claim.since_us < self.since_us
-            && self.clock.now_us().saturating_sub(claim.seen_us) < CLAIM_AGE_US
+        claim.owner != self.gateway_id && claim.since_us < self.since_us && self.is_fresh(claim)
+    }
+
+    fn is_fresh(&self, claim: &Claim) -> bool {
+        self.clock.now_us().saturating_sub(claim.seen_us) < CLAIM_AGE_US
     }
 
     /// A slot's record.
@@ -119,39 +160,33 @@ impl Numbers {
 
     /// Whether a slot's gateway was there lately.
     pub(super) async fn is_alive(&self, slot: u32) -> Result<bool, KvError> {
-        let claim = self.read(slot).await?;
-        let age = |claim: Claim| self.clock.now_us().saturating_sub(claim.seen_us);
-        Ok(claim.is_some_and(|claim| age(claim) < CLAIM_AGE_US))
+        Ok(self.read(slot).await?.is_some_and(|claim| self.is_fresh(&claim)))
     }
 
-    async fn claim(&self, ceiling: u64) -> Result<(), KvError> {
+    async fn claim(&self, slot: u32, ceiling: u64) -> Result<(), KvError> {
         let claim = Claim {
             ceiling,
             owner: self.gateway_id.clone(),
             since_us: self.since_us,
             seen_us: self.clock.now_us(),
         };
-        self.state.store(Class::Sequence, &self.slot.to_string(), &claim).await
+        self.state.store(Class::Sequence, &slot.to_string(), &claim).await
     }
 
     /// Renews the claim, or gives the slot up to a gateway that had it first.
     pub(super) async fn keep(&self) {
-        let mut reserved = self.reserved.lock().await;
-        if !reserved.ready {
-            // An error shows when a number is asked for.
-            if let Ok(begun) = self.begin().await {
-                *reserved = begun;
-            }
-            return;
-        }
-        match self.read(self.slot).await {
-            Ok(Some(claim)) if self.is_taken(&claim) => reserved.ready = false,
-            Ok(_) if reserved.ceiling > 0 => {
-                if let Err(error) = self.claim(reserved.ceiling).await {
+        let mut held = self.reserved.lock().await;
+        // An error shows when a number is asked for.
+        let Ok(reserved) = self.begun(&mut held).await else { return };
+        let (slot, ceiling) = (reserved.slot, reserved.ceiling);
+        match self.read(slot).await {
+            Ok(Some(claim)) if self.is_taken(&claim) => *held = None,
+            Ok(_) => {
+                if let Err(error) = self.claim(slot, ceiling).await {
                     tracing::debug!(plane = "doc", %error, "the slot's claim was not renewed");
                 }
             }
-            Ok(_) | Err(_) => {}
+            Err(error) => tracing::debug!(plane = "doc", %error, "the slot was not looked at"),
         }
     }
 }

@@ -1,0 +1,97 @@
+"""The unmodified Python SDK against a gateway: every call an application makes.
+
+    python3 documents.py URL [down]
+
+With `down` every backend is expected to be away: a write must raise the gateway's own code.
+Exits 77 when the SDK is not installed.
+"""
+
+import sys
+
+try:
+    import meilisearch
+    from meilisearch.errors import MeilisearchApiError
+except ImportError:
+    print("skipped: the Python package meilisearch is not installed")
+    sys.exit(77)
+
+
+def wait(client, task):
+    done = client.wait_for_task(task.task_uid, timeout_in_ms=20000, interval_in_ms=10)
+    assert done.status == "succeeded", done
+    return done
+
+
+def all_documents(index):
+    return index.get_documents({"limit": 2000}).results
+
+
+def main(url):
+    client = meilisearch.Client(url, "master")
+    assert client.is_healthy()
+    assert client.get_version()["pkgVersion"]
+    wait(client, client.create_index("pybooks", {"primaryKey": "id"}))
+    index = client.index("pybooks")
+    wait(client, index.update_filterable_attributes(["genre"]))
+    wait(client, index.update_sortable_attributes(["n"]))
+    assert index.get_filterable_attributes() == ["genre"]
+    documents = [
+        {"id": i, "n": i, "title": f"book {i}", "genre": "even" if i % 2 == 0 else "odd"}
+        for i in range(1000)
+    ]
+    for start in range(0, 1000, 250):
+        done = wait(client, index.add_documents(documents[start : start + 250]))
+        assert done.details["indexedDocuments"] == 250, done.details
+    found = {d.id: dict(d) for d in all_documents(index)}
+    assert len(found) == 1000
+    for document in documents[:100]:
+        assert dict(index.get_document(document["id"]))["title"] == document["title"]
+    assert index.get_stats().number_of_documents == 1000
+
+    wait(client, index.update_documents([{"id": 7, "extra": True}]))
+    assert dict(index.get_document(7))["title"] == "book 7"
+    assert index.get_document(7).extra is True
+    wait(client, index.add_documents_ndjson(b'{"id":"n1","title":"ndjson"}\n{"id":"n2"}\n'))
+    wait(client, index.add_documents_csv(b"id,title\nc1,csv\n"))
+    assert index.get_document("c1").title == "csv"
+
+    hits = index.search("book", {"filter": "genre = even", "sort": ["n:desc"], "limit": 3})["hits"]
+    assert [hit["n"] for hit in hits] == [998, 996, 994], hits
+    assert "_miroir_shard" not in hits[0] and "_rankingScore" not in hits[0]
+    assert index.search("nothing-like-it")["hits"] == []
+
+    wait(client, index.delete_document(0))
+    wait(client, index.delete_documents(["1", "2"]))
+    wait(client, index.delete_documents(filter="genre = odd"))
+    left = index.get_stats().number_of_documents
+    # 0 and 2 of the even ones are gone, n1, n2 and c1 have no genre.
+    assert left == 498 + 3, left
+    try:
+        index.get_document(1)
+        raise AssertionError("a deleted document was found")
+    except MeilisearchApiError as error:
+        assert error.code == "document_not_found", error
+    try:
+        index.add_documents([{"title": "no id"}])
+        raise AssertionError("a document without a key was taken")
+    except MeilisearchApiError as error:
+        assert error.code == "miroir_primary_key_required", error
+    wait(client, index.delete_all_documents())
+    assert all_documents(index) == []
+    assert client.get_tasks({"limit": 5}).results[0].type == "documentDeletion"
+    wait(client, client.delete_index("pybooks"))
+    print("python: ok")
+
+
+def down(url):
+    client = meilisearch.Client(url, "master")
+    try:
+        client.index("pybooks").add_documents([{"id": 1}])
+        raise AssertionError("a write without backends was taken")
+    except MeilisearchApiError as error:
+        assert error.code == "miroir_no_quorum", error
+    print("python: ok")
+
+
+if __name__ == "__main__":
+    (down if sys.argv[2:] == ["down"] else main)(sys.argv[1])
