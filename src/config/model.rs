@@ -7,6 +7,7 @@ use super::affinity::Affinity;
 use super::auth::Auth;
 use super::bucket::BucketType;
 use super::cluster::Cluster;
+use super::documents::Documents;
 use super::embedded::Embedded;
 use super::limits::Limits;
 use super::pool::Pool;
@@ -150,6 +151,8 @@ pub struct Config {
     pub affinity: Affinity,
     /// The embedded store.
     pub embedded: Embedded,
+    /// The document gateway.
+    pub documents: Documents,
 }
 
 impl Config {
@@ -242,6 +245,7 @@ impl Config {
             limits: pool.limits,
             affinity,
             embedded: pool.embedded,
+            documents: pool.documents,
         }
     }
 }

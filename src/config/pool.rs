@@ -11,6 +11,7 @@ use super::affinity::AffinityKeys;
 use super::auth::Auth;
 use super::bucket::BucketTypeKeys;
 use super::cluster::Cluster;
+use super::documents::Documents;
 use super::embedded::Embedded;
 use super::limits::Limits;
 use super::section::section;
@@ -154,5 +155,7 @@ section! {
         pub(super) affinity: AffinityKeys = AffinityKeys::default(),
         /// The embedded store.
         pub(super) embedded: Embedded = Embedded::default(),
+        /// The document gateway.
+        pub(super) documents: Documents = Documents::default(),
     }
 }

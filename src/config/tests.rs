@@ -8,6 +8,7 @@ mod addresses;
 mod affinity;
 mod documents;
 mod errors;
+mod gateway;
 mod keys;
 mod rules;
 

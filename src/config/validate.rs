@@ -32,6 +32,7 @@ pub(super) fn pool(pool: &Pool, root: &Node, faults: &mut Faults) {
     check.limits();
     check.secrets();
     super::validate_ring::check(pool, root, check.faults);
+    super::validate_documents::check(pool, root, faults);
 }
 
 struct Check<'a> {
@@ -193,7 +194,7 @@ impl Check<'_> {
 }
 
 /// True when two listeners could not both be bound.
-fn collide(one: &Endpoint, other: &Endpoint) -> bool {
+pub(super) fn collide(one: &Endpoint, other: &Endpoint) -> bool {
     match (one, other) {
         (Endpoint::Tcp(a), Endpoint::Tcp(b)) => {
             let same_host = a.host == b.host || a.is_wildcard() || b.is_wildcard();
