@@ -4,6 +4,8 @@
 //! a file in a temporary folder. A child ends when its standard input closes, so none survives
 //! this process, however it ends (decision C8).
 
+#[cfg(feature = "documents")]
+mod documents;
 mod layout;
 mod process;
 
@@ -27,6 +29,10 @@ pub(super) struct DemoArgs {
     /// Front real redis-server processes instead of the embedded store
     #[arg(long)]
     redis: bool,
+    /// Serve documents too, on document servers built into the demo
+    #[cfg(feature = "documents")]
+    #[arg(long)]
+    documents: bool,
     /// Client port of the first node; the others follow, 10 apart
     #[arg(long, default_value_t = 8102, value_name = "PORT")]
     port: u16,
@@ -35,11 +41,20 @@ pub(super) struct DemoArgs {
     dir: Option<PathBuf>,
 }
 
+impl DemoArgs {
+    fn documents(&self) -> bool {
+        #[cfg(feature = "documents")]
+        return self.documents;
+        #[cfg(not(feature = "documents"))]
+        return false;
+    }
+}
+
 /// Starts the ring, shows it, and stops it at Ctrl-C.
 pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
     let folder = Folder::new(args.dir.clone()).map_err(|e| failed(&e))?;
-    let nodes = layout(args.port, args.redis)?;
+    let nodes = layout(args.port, args.redis, args.documents())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -47,6 +62,8 @@ pub(super) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     runtime.block_on(async {
         // Before the first child, so that an early Ctrl-C ends all of them too.
         let stop = super::stop_signal().map_err(|e| failed(&e))?;
+        #[cfg(feature = "documents")]
+        let _servers = documents::start(&nodes).await?;
         let mut children = Children::start(&nodes, &folder.path, args.redis).await?;
         let outcome = tokio::select! {
             ready = ready(&nodes) => ready,
@@ -139,6 +156,8 @@ fn show(nodes: &[DemoNode], folder: &Folder, redis: bool, digest: &str) -> Resul
     println!("  redis-cli -p {} MSET a 1 b 2 c 3", first.client.port);
     println!("  redis-cli -p {} MGET a b c", nodes[3].client.port);
     println!("  redis-benchmark -p {} -t set,get -n 100000 -P 16 -q", first.client.port);
+    #[cfg(feature = "documents")]
+    documents::show(nodes);
     println!("\nconfigurations and logs: {}", folder.path.display());
     println!("Ctrl-C stops the ring");
     Ok(())

@@ -8,6 +8,8 @@
 mod check;
 mod client;
 mod demo;
+#[cfg(feature = "documents")]
+mod documents;
 mod pid_file;
 mod plan;
 mod run;
@@ -74,6 +76,10 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Start a ring of eight nodes on this machine and show how to use it
     Demo(demo::DemoArgs),
+    /// Find documents and move shards, through a running gateway
+    #[cfg(feature = "documents")]
+    #[command(subcommand)]
+    Documents(documents::DocumentsCommand),
     /// Work with ring tokens
     #[command(subcommand)]
     Tokens(tokens::TokensCommand),
@@ -145,6 +151,8 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Token(args) => token::token(&args),
         Command::Plan(args) => plan::plan(&args),
         Command::Demo(args) => demo::demo(&args),
+        #[cfg(feature = "documents")]
+        Command::Documents(command) => documents::documents(&command),
         Command::Tokens(command) => tokens::tokens(&command),
         Command::Schema => schema::schema(),
     }

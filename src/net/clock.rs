@@ -24,6 +24,12 @@ impl Clock {
     }
 }
 
+/// Microseconds since 1970.
+#[allow(clippy::disallowed_methods)]
+pub fn wall_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64)
+}
+
 /// Milliseconds since 1970.
 #[allow(clippy::disallowed_methods)]
 pub fn wall_ms() -> u64 {

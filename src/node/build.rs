@@ -131,6 +131,18 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
+/// The small state of the document plane is kept at a quorum whatever the ring's levels are: a
+/// task that was answered for must be found again (decision J3).
+fn document_state(config: &Config) -> Option<BucketType> {
+    (!config.documents.backends.0.is_empty()).then(|| BucketType {
+        name: "torc-documents".into(),
+        prefix: b"torc:doc:".to_vec(),
+        read: Some(Consistency::DcQuorum),
+        write: Some(Consistency::DcQuorum),
+        n_val: None,
+    })
+}
+
 fn buckets(config: &Config) -> BucketTypes {
     let types = config.bucket_types.iter().map(|bucket| BucketType {
         name: bucket.name.clone(),
@@ -139,6 +151,7 @@ fn buckets(config: &Config) -> BucketTypes {
         write: bucket.write_consistency,
         n_val: bucket.n_val,
     });
+    let types = types.chain(document_state(config));
     let default = config.default_bucket_type.map(|i| config.bucket_types[i].name.clone());
     BucketTypes::new(types.collect(), default.as_deref())
 }

@@ -7,6 +7,8 @@ pub mod affinity;
 pub mod build;
 
 mod control;
+#[cfg(feature = "documents")]
+mod documents;
 mod embedded;
 mod report;
 pub mod serve;
@@ -86,6 +88,9 @@ pub struct Shared {
     pub status: Status,
     /// What operators ask of the control plane.
     pub orders: mpsc::UnboundedSender<Order>,
+    /// The document gateway, once it serves.
+    #[cfg(feature = "documents")]
+    pub documents: std::sync::OnceLock<Arc<crate::gateway::Gateway>>,
 }
 
 impl Shared {
@@ -112,6 +117,8 @@ impl Shared {
 /// A node that serves.
 pub struct Node {
     shared: Arc<Shared>,
+    #[cfg(feature = "documents")]
+    documents: Option<documents::Documents>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -120,6 +127,13 @@ impl Node {
     pub fn start(config: Config) -> Result<Node, StartError> {
         let clients = listen("listen", &config.listen, config.backlog)?;
         let peers = listen("dyn_listen", &config.dyn_listen, config.backlog)?;
+        #[cfg(not(feature = "documents"))]
+        if !config.documents.backends.0.is_empty() {
+            let missing = "this build has no document gateway (feature `documents`)";
+            return Err(StartError::System(io::Error::other(missing)));
+        }
+        #[cfg(feature = "documents")]
+        let for_documents = documents::bind(&config)?;
         let own = config.own_address(peers.port().unwrap_or(0), |name| std::env::var(name).ok())?;
         if let Some(warning) = &own.warning {
             tracing::warn!("{warning}");
@@ -161,10 +175,16 @@ impl Node {
             affinity,
             status: Status::default(),
             orders,
+            #[cfg(feature = "documents")]
+            documents: Default::default(),
         });
         let control = Control::new(Arc::clone(&shared), membership, knobs, proven);
 
         report::print(&shared, &clients, &peers, &own);
+        #[cfg(feature = "documents")]
+        let documents = for_documents
+            .map(|listener| documents::Documents::start(&shared, listener, &clients))
+            .transpose()?;
         let mut tasks = vec![
             tokio::spawn(serve(Arc::clone(&shared), clients, ClientKind::Client)),
             tokio::spawn(serve(Arc::clone(&shared), peers, ClientKind::Peer)),
@@ -173,7 +193,12 @@ impl Node {
         if let (Some(plane), Some(store)) = (&shared.affinity, &shared.embedded) {
             tasks.push(tokio::spawn(Arc::clone(plane).follow_store(Arc::clone(store))));
         }
-        Ok(Node { shared, tasks })
+        Ok(Node {
+            shared,
+            #[cfg(feature = "documents")]
+            documents,
+            tasks,
+        })
     }
 
     /// What its planes share.
@@ -183,6 +208,11 @@ impl Node {
 
     /// Stops: nobody new is accepted, what is in flight is finished within a bound.
     pub async fn stop(self) {
+        // First: its small state goes through the client listener.
+        #[cfg(feature = "documents")]
+        if let Some(documents) = self.documents {
+            documents.stop().await;
+        }
         self.shared.accepted.closed.store(true, Ordering::Relaxed);
         for task in &self.tasks {
             task.abort();

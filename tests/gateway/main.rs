@@ -5,6 +5,7 @@ mod cluster;
 mod fake;
 mod http;
 mod migrate;
+mod node;
 mod requests;
 mod resp_kv;
 mod sdk;

@@ -21,6 +21,12 @@ const ADMIN_OFFSET: u16 = 22_222 - 8_102;
 /// What a demo's redis-server is added to, above the client port.
 const REDIS_OFFSET: u16 = 5;
 
+/// The gateway's port stands as far below the client port as the defaults do.
+const GATEWAY_BELOW: u16 = 8_102 - 7_701;
+
+/// What a demo's document server is added to, above the client port.
+const SERVER_OFFSET: u16 = 3;
+
 /// One node of the demo.
 #[derive(Clone, Debug)]
 pub(super) struct DemoNode {
@@ -34,13 +40,24 @@ pub(super) struct DemoNode {
     pub(super) admin: HostPort,
     /// Where its redis-server listens, with `--redis`.
     pub(super) redis: Option<u16>,
+    /// Where its document gateway and its document server listen, with `--documents`.
+    pub(super) documents: Option<DocumentPorts>,
+}
+
+/// Ports of the document plane of one node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DocumentPorts {
+    /// The gateway.
+    pub(super) gateway: u16,
+    /// The document server behind it, run by the demo itself.
+    pub(super) server: u16,
 }
 
 /// All nodes; `port` is the first one's client port.
-pub(super) fn layout(port: u16, redis: bool) -> Result<Vec<DemoNode>, Failure> {
+pub(super) fn layout(port: u16, redis: bool, documents: bool) -> Result<Vec<DemoNode>, Failure> {
     let count = DATACENTERS * RACKS * NODES;
     let last = u32::from(port) + u32::from(PORT_STEP) * count as u32 + u32::from(ADMIN_OFFSET);
-    if port < 2 || last > u32::from(u16::MAX) {
+    if port <= GATEWAY_BELOW || last > u32::from(u16::MAX) {
         return Err(Failure::Usage(format!(
             "--port {port}: the ports of {count} nodes do not fit"
         )));
@@ -62,6 +79,10 @@ pub(super) fn layout(port: u16, redis: bool) -> Result<Vec<DemoNode>, Failure> {
                     peer: HostPort::new("127.0.0.1", client - 1),
                     admin: HostPort::new("127.0.0.1", client + ADMIN_OFFSET),
                     redis: redis.then_some(client + REDIS_OFFSET),
+                    documents: documents.then_some(DocumentPorts {
+                        gateway: client - GATEWAY_BELOW,
+                        server: client + SERVER_OFFSET,
+                    }),
                 });
             }
         }
@@ -70,7 +91,8 @@ pub(super) fn layout(port: u16, redis: bool) -> Result<Vec<DemoNode>, Failure> {
 }
 
 /// The configuration file of `node`. It names only the first node; gossip tells it the others.
-pub(super) fn configuration(node: &DemoNode, first: &DemoNode) -> String {
+pub(super) fn configuration(node: &DemoNode, nodes: &[DemoNode]) -> String {
+    let first = &nodes[0];
     let mut text = format!(
         "demo:\n  name: {}\n  datacenter: {}\n  rack: {}\n  tokens: '{}'\n  listen: {}\n  \
          dyn_listen: {}\n  stats_listen: {}\n  hash_tag: '{{}}'\n  workers: 1\n",
@@ -88,6 +110,14 @@ pub(super) fn configuration(node: &DemoNode, first: &DemoNode) -> String {
             "  dyn_seeds:\n  - {}:{}:{}:{}\n",
             first.peer, first.rack, first.dc, first.token
         );
+    }
+    if let Some(ports) = node.documents {
+        let _ =
+            write!(text, "  documents:\n    listen: 127.0.0.1:{}\n    backends:\n", ports.gateway);
+        for other in nodes.iter().filter(|other| other.dc == node.dc) {
+            let server = other.documents.map_or(0, |ports| ports.server);
+            let _ = writeln!(text, "      {}: http://127.0.0.1:{server}", other.name);
+        }
     }
     text
 }
@@ -119,10 +149,10 @@ mod tests {
     #[test]
     fn every_configuration_of_the_demo_is_accepted() {
         for redis in [false, true] {
-            let nodes = layout(8102, redis).unwrap();
+            let nodes = layout(8102, redis, !redis).unwrap();
             assert_eq!(nodes.len(), 8);
             for node in &nodes {
-                let text = configuration(node, &nodes[0]);
+                let text = configuration(node, &nodes);
                 let loaded = Config::from_texts(Texts {
                     file: (Path::new("demo.yml"), text),
                     overlay: None,
@@ -137,6 +167,7 @@ mod tests {
 
     #[test]
     fn ports_that_do_not_fit_are_refused() {
-        assert!(layout(60_000, false).is_err());
+        assert!(layout(60_000, false, false).is_err());
+        assert!(layout(400, false, true).is_err());
     }
 }

@@ -40,7 +40,7 @@ impl Children {
         let torc = std::env::current_exe().map_err(failed)?;
         for node in nodes {
             let file = folder.join(format!("{}.yml", node.name));
-            std::fs::write(&file, configuration(node, &nodes[0])).map_err(failed)?;
+            std::fs::write(&file, configuration(node, nodes)).map_err(failed)?;
             let mut command = Command::new(&torc);
             command.args(["run", "--until-eof", "-c"]).arg(&file);
             children.spawn(&node.name, command, folder)?;

@@ -1,0 +1,151 @@
+//! Gateways of real nodes: groups from the racks, small state in the ring, nodes that are killed.
+
+use crate::cluster::{eventually, finished};
+use crate::fake::Fake;
+use crate::http::Http;
+use serde_json::json;
+use std::process::{Child, Command, Stdio};
+
+const PATH: &str = "/indexes/movies/documents";
+
+/// One node process and what it listens on.
+struct Node {
+    file: std::path::PathBuf,
+    child: Child,
+    documents: u16,
+}
+
+impl Node {
+    fn spawn(file: std::path::PathBuf, documents: u16) -> Node {
+        let log = std::fs::File::create(file.with_extension("log")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_torc"))
+            .args(["run", "--until-eof", "-c"])
+            .arg(&file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Node { file, child, documents }
+    }
+
+    fn http(&self) -> Http {
+        Http::new(format!("http://127.0.0.1:{}", self.documents))
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn restart(&mut self) {
+        *self = Node::spawn(self.file.clone(), self.documents);
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_ports(count: usize) -> Vec<u16> {
+    let bind = |_| std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let held: Vec<_> = (0..count).map(bind).collect();
+    held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+}
+
+/// A folder that goes with its last node.
+struct Folder(std::path::PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One node in each of three racks, a fake behind each.
+async fn ring(fakes: &[Fake]) -> (Folder, Vec<Node>) {
+    let folder = std::env::temp_dir().join(format!("torc-documents-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let ports = free_ports(12);
+    let nodes: Vec<_> = ports
+        .chunks(4)
+        .enumerate()
+        .map(|(i, ports)| (folder.join(format!("n{i}.yml")), ports.to_vec()))
+        .collect();
+    let mut started = Vec::new();
+    for (i, (file, own)) in nodes.iter().enumerate() {
+        let mut text = format!(
+            "ring:\n  name: n{i}\n  datacenter: dc1\n  rack: r{i}\n  tokens: 0\n  workers: 1\n  \
+             datastore: embedded\n  listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  \
+             stats_listen: 127.0.0.1:{}\n  dyn_seeds:\n",
+            own[0], own[1], own[2]
+        );
+        for (other, (_, ports)) in nodes.iter().enumerate().filter(|(other, _)| *other != i) {
+            text += &format!("  - 127.0.0.1:{}:r{other}:dc1:0 n{other}\n", ports[1]);
+        }
+        text += &format!("  documents:\n    listen: 127.0.0.1:{}\n    backends:\n", own[3]);
+        for (other, fake) in fakes.iter().enumerate() {
+            text += &format!("      n{other}: {}\n", fake.url());
+        }
+        std::fs::write(file, text).unwrap();
+        started.push(Node::spawn(file.clone(), own[3]));
+    }
+    (Folder(folder), started)
+}
+
+#[tokio::test]
+async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
+    let mut fakes = Vec::new();
+    for _ in 0..3 {
+        fakes.push(Fake::start(None).await);
+    }
+    let (_folder, mut nodes) = ring(&fakes).await;
+    let (first, second) = (nodes[0].http(), nodes[1].http());
+    for node in &nodes {
+        let http = node.http();
+        eventually("the gateway is ready", async || {
+            http.try_get("/_miroir/ready").await.is_some_and(|answer| answer.status == 200)
+        })
+        .await;
+    }
+    let topology = first.get("/_miroir/topology").await.json();
+    let groups = topology["groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 3, "a group per rack: {topology}");
+
+    let made = first
+        .with("idempotency-key", "k")
+        .json("POST", "/_miroir/aliases", &json!({"name": "films", "target": "movies"}))
+        .await;
+    assert_eq!(made.status, 200, "{:?}", made.json());
+    let answer = first.json("POST", PATH, &json!([{"id": 1, "title": "Dune"}])).await;
+    nodes[0].kill();
+    let task = finished(&second, &answer).await;
+    assert_eq!(task["status"], "succeeded", "{task}");
+    eventually("the alias is known elsewhere", async || {
+        second.get("/indexes/films/documents/1").await.status == 200
+    })
+    .await;
+    let more = second.json("POST", PATH, &json!([{"id": 2}])).await;
+    assert_ne!(more.json()["taskUid"], answer.json()["taskUid"]);
+    assert_eq!(finished(&second, &more).await["status"], "succeeded");
+
+    nodes[0].restart();
+    eventually("it is back and answers for the tasks of others", async || {
+        let path = format!("/tasks/{}", more.json()["taskUid"]);
+        first.try_get(&path).await.is_some_and(|answer| answer.status == 200)
+    })
+    .await;
+    let owners = tokio::process::Command::new(env!("CARGO_BIN_EXE_torc"))
+        .args(["documents", "owners", "-c"])
+        .arg(&nodes[0].file)
+        .args(["films", "1"])
+        .output()
+        .await
+        .unwrap();
+    let shown = String::from_utf8_lossy(&owners.stdout).into_owned();
+    assert!(shown.starts_with("document 1 of movies: hash 13bbf5d430c49824, shard 36 of 64"));
+    assert_eq!(shown.matches("has it: yes").count(), 3, "{shown}");
+}
