@@ -385,12 +385,16 @@ impl Core {
         }
     }
 
+    /// True when nothing is in flight and every byte is written.
+    fn is_idle(&self) -> bool {
+        let dispatcher = self.dispatcher.borrow();
+        let written = || self.ios.borrow().values().all(|io| !io.blocked);
+        dispatcher.in_flight() == 0 && !dispatcher.has_dirty() && written()
+    }
+
     async fn drained(self: Rc<Core>, reply: oneshot::Sender<()>) {
         loop {
-            let dispatcher = self.dispatcher.borrow();
-            let idle = dispatcher.in_flight() == 0 && !dispatcher.has_dirty();
-            drop(dispatcher);
-            if idle && self.ios.borrow().values().all(|io| !io.blocked) {
+            if self.is_idle() {
                 let _ = reply.send(());
                 return;
             }

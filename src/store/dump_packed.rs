@@ -99,10 +99,8 @@ pub(super) fn lzf(mut data: &[u8], plain: usize) -> Option<Vec<u8>> {
             data = rest;
             let back = usize::from(control & 0x1f) << 8 | usize::from(low);
             let from = out.len().checked_sub(back + 1)?;
-            for at in from..from + len + 2 {
-                // The part may overlap with what it makes.
-                out.push(out[at]);
-            }
+            // The part may overlap with what it makes, so it is taken byte by byte.
+            (from..from + len + 2).for_each(|at| out.push(out[at]));
         }
         if out.len() > plain {
             return None;
