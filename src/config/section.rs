@@ -102,7 +102,7 @@ pub(super) fn doc_text(key: &Key) -> String {
 /// Declares a section: a struct with documented fields, each `name: Type = default`.
 ///
 /// The field's documentation becomes the description in the JSON schema; the type decides what
-/// is accepted (see [`Setting`](super::setting::Setting)).
+/// is accepted (see [`Setting`]).
 macro_rules! section {
     (
         $(#[doc = $about:literal])*

@@ -41,7 +41,7 @@ pub(super) struct Idempotency {
 
 /// What a key says about a request.
 pub(super) enum Seen {
-    /// Do it, and hand the answer to [`Turn::finish`].
+    /// Do it, and hand the answer to [`Idempotency::finish`].
     New(Turn),
     /// It was done: this was the answer.
     Before(Written),
