@@ -47,6 +47,10 @@ const HELP: &str = "\
 /ring                          racks, peers, shares and the last changes, as JSON
 /metrics                       for Prometheus
 /log-level                     GET or PUT a log filter, from this machine only
+POST /ring/leave               give up this node's arc for good; from this machine only
+POST /ring/forget/DC/RACK/TOKEN
+                               remove a dead node; from this machine only
+POST /ring/join/HOST:PORT      ask a peer port for its ring; from this machine only
 ";
 
 pub(super) fn routes<V: AdminView>() -> Router<Arc<Admin<V>>> {
@@ -70,10 +74,10 @@ pub(super) fn routes<V: AdminView>() -> Router<Arc<Admin<V>>> {
         .route("/peer/{verb}/{name}", get(set_peer::<V>))
 }
 
-type Node<V> = State<Arc<Admin<V>>>;
+pub(super) type Node<V> = State<Arc<Admin<V>>>;
 
 /// What a command answers when it was done: `body`, else why not.
-async fn done<V: AdminView>(admin: &Admin<V>, command: Command, body: &str) -> Response {
+pub(super) async fn done<V: AdminView>(admin: &Admin<V>, command: Command, body: &str) -> Response {
     match admin.view.command(command).await {
         Ok(()) => reply::ok(body),
         Err(refused) => reply::text(StatusCode::CONFLICT, format!("{refused}\n")),

@@ -3,18 +3,20 @@
 //! Two sets of pages. Dynomite's paths (`dynomite`) keep their names and bodies, so that scripts
 //! and dashboards written for it work: `/info`, `/cluster_describe`, `/set_consistency/...`,
 //! `/state/...`, `/peer/...`. Our own (`pages`) are `/live`, `/ready`, `/health`, `/ring`,
-//! `/metrics` and `/log-level`. Unlike the reference (`src/dyn_stats.c`) an unknown path is 404,
+//! `/metrics` and `/log-level`; `membership` has the orders of `torc leave`, `torc join` and
+//! `torc ring forget`. Unlike the reference (`src/dyn_stats.c`) an unknown path is 404,
 //! another method 405 and a bad argument 400, texts are `text/plain`, and every reply closes
 //! its connection.
 //!
 //! The pages read through [`AdminView`], which the node implements; nothing here changes
 //! anything itself. Other planes add pages by merging a router of their own into [`router`]'s.
-//! There are no passwords: the port belongs on a private address. Only `/log-level` insists on
-//! a loopback caller.
+//! There are no passwords: the port belongs on a private address. `/log-level` and the orders
+//! about membership insist on a caller on this machine.
 
 mod dynomite;
 mod health;
 mod info;
+mod membership;
 mod pages;
 mod reply;
 mod ring;
@@ -34,6 +36,7 @@ use crate::net::http::HttpLimits;
 use crate::telemetry::log::Log;
 
 pub use health::{DcHealth, assess};
+pub use ring::{PHI_MAX, Peer, Rack, Ring};
 pub use view::{AdminView, Command, Event, Identity, Latch, PeerVerb, Refused};
 
 /// What all pages share.
@@ -74,7 +77,8 @@ pub const LIMITS: HttpLimits = HttpLimits {
 pub fn router<V: AdminView>(view: V, log: Arc<Log>) -> Router {
     let latency_before = Mutex::new(Latency::default());
     let admin = Arc::new(Admin { view, log, latency_before });
-    let pages = Router::new().merge(dynomite::routes()).merge(pages::routes());
+    let pages =
+        Router::new().merge(dynomite::routes()).merge(membership::routes()).merge(pages::routes());
     pages
         .fallback(reply::not_found)
         .method_not_allowed_fallback(

@@ -77,8 +77,9 @@ async fn health<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
 }
 
 async fn ring<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
+    let standings = admin.view.standings().await;
     let view = admin.view.view();
-    reply::json(StatusCode::OK, &describe(&view, admin.view.events()))
+    reply::json(StatusCode::OK, &describe(&view, &standings, admin.view.events()))
 }
 
 async fn metrics<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
@@ -100,9 +101,9 @@ async fn log_level<V: AdminView>(
     State(admin): State<Arc<Admin<V>>>,
     caller: Option<Extension<Caller>>,
 ) -> Response {
-    match is_loopback(caller) {
+    match reply::is_here(caller) {
         true => reply::ok(admin.log.filter() + "\n"),
-        false => loopback_only(),
+        false => reply::not_here(),
     }
 }
 
@@ -111,8 +112,8 @@ async fn set_log_level<V: AdminView>(
     caller: Option<Extension<Caller>>,
     body: Body,
 ) -> Response {
-    if !is_loopback(caller) {
-        return loopback_only();
+    if !reply::is_here(caller) {
+        return reply::not_here();
     }
     let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
         return reply::bad_request("the filter is too long", "up to 4096 bytes");
@@ -121,12 +122,4 @@ async fn set_log_level<V: AdminView>(
         Ok(()) => reply::ok(admin.log.filter() + "\n"),
         Err(error) => reply::text(StatusCode::BAD_REQUEST, format!("{error}\n")),
     }
-}
-
-fn is_loopback(caller: Option<Extension<Caller>>) -> bool {
-    caller.is_some_and(|Extension(Caller(address))| address.ip().to_canonical().is_loopback())
-}
-
-fn loopback_only() -> Response {
-    reply::text(StatusCode::FORBIDDEN, "only for callers on this machine\n")
 }

@@ -1,9 +1,12 @@
 //! The few kinds of replies there are.
 
+use axum::Extension;
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
 use serde::Serialize;
+
+use crate::net::http::Caller;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json; charset=utf-8";
@@ -49,6 +52,17 @@ pub(super) async fn not_found(uri: Uri) -> Response {
 /// A path that is not served for this method.
 pub(super) fn method_not_allowed(method: &Method) -> Response {
     text(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this path; see /help\n"))
+}
+
+/// True when the caller is a process on this machine: only it may change what outlives a
+/// mistake badly.
+pub(super) fn is_here(caller: Option<Extension<Caller>>) -> bool {
+    caller.is_some_and(|Extension(caller)| caller.is_here())
+}
+
+/// The answer to others.
+pub(super) fn not_here() -> Response {
+    text(StatusCode::FORBIDDEN, "only for callers on this machine\n")
 }
 
 fn with_type(status: StatusCode, kind: &'static str, body: String) -> Response {

@@ -13,9 +13,10 @@ use tracing::Subscriber;
 use super::*;
 use crate::dispatch::Counters;
 use crate::dispatch::view::{BucketTypes, NodeState, Now, Settings, View};
+use crate::gossip::{DownCause, Kind, Reach, Slot, Standing};
 use crate::hash::KeyHasher;
 use crate::net::http::Caller;
-use crate::ring::{Consistency, Peer, PeerId, PeerState, Topology};
+use crate::ring::{Consistency, Peer, PeerId, PeerRef, PeerState, Topology};
 use crate::token::DynToken;
 
 mod dynomite;
@@ -96,8 +97,30 @@ impl AdminView for Fake {
         ]
     }
 
+    async fn standings(&self) -> Vec<Standing> {
+        let standing = |peer: PeerRef<'_>| Standing {
+            id: peer.id,
+            slot: Slot::new(peer.dc, peer.rack, peer.tokens[0]),
+            kind: if peer.is_torc { Kind::Torc } else { Kind::C },
+            reach: match peer.reachable {
+                true => Reach::Up,
+                false => Reach::Down(DownCause::Silent),
+            },
+            since_ms: 9_000,
+            heard_ms: (!peer.is_local).then_some(70),
+            phi: if peer.reachable { 0.1234 } else { f64::INFINITY },
+            generation: 3,
+        };
+        topology(&self.0.down).peers().map(standing).collect()
+    }
+
     fn events(&self) -> Vec<Event> {
-        vec![Event { at_ms: 5, what: "10.0.0.2:8102 is DOWN".into(), cause: "silence".into() }]
+        vec![Event {
+            at_ms: 5,
+            slot: "dc1/r1/2147483648".into(),
+            what: "down".into(),
+            cause: "no sign of life".into(),
+        }]
     }
 
     fn collect(&self, registry: &mut Registry) {
@@ -139,7 +162,10 @@ impl Pages {
         path: &str,
         body: &str,
     ) -> (u16, String, String) {
-        let router = self.router.clone().layer(Extension(Caller(caller.parse().unwrap())));
+        let router = self.router.clone().layer(Extension(Caller {
+            remote: caller.parse().unwrap(),
+            local: "10.0.0.1:22222".parse().unwrap(),
+        }));
         let request = Request::builder().method(method).uri(path);
         let request = request.body(Body::from(body.to_owned())).unwrap();
         let response = router.oneshot(request).await.unwrap();

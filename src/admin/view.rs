@@ -6,6 +6,7 @@ use prometheus_client::registry::Registry;
 
 use crate::dispatch::Counters;
 use crate::dispatch::view::{NodeState, Now, View};
+use crate::gossip::{Addr, Slot, Standing};
 use crate::ring::{Consistency, PeerId};
 
 /// Names that do not change while a node runs.
@@ -22,17 +23,19 @@ pub struct Identity {
 /// Something that must have happened before the node is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latch {
-    /// What: `listeners`, `datastore`, `gossip`.
+    /// What: `listeners`, `ring`, `datastore`, `gossip`, `state`.
     pub name: &'static str,
     /// Why not yet; `None` once it has.
     pub waiting_for: Option<String>,
 }
 
 /// A change of the ring.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Event {
     /// When, milliseconds since 1970.
     pub at_ms: u64,
+    /// Whose place: `datacenter/rack/first token`.
+    pub slot: String,
     /// What changed.
     pub what: String,
     /// Why.
@@ -44,9 +47,9 @@ pub struct Event {
 pub enum PeerVerb {
     /// Hold it down whatever is heard of it.
     Down,
-    /// Hold it for serving again.
+    /// Judge it by what is heard of it again.
     Up,
-    /// Forget what was known about it.
+    /// Forget what was known about it and connect to it anew.
     Reset,
 }
 
@@ -65,6 +68,12 @@ pub enum Command {
     ReadRepairs(bool),
     /// The state of some peers.
     Peers(Vec<PeerId>, PeerVerb),
+    /// Give up the arc for good.
+    Leave,
+    /// Remove a dead node from the ring.
+    Forget(Slot),
+    /// Ask an address for the ring it is in.
+    Join(Addr),
 }
 
 /// The node did not do it; nothing changed.
@@ -88,6 +97,9 @@ pub trait AdminView: Send + Sync + 'static {
 
     /// What it waits for before it is ready, in the order of the start.
     fn latches(&self) -> Vec<Latch>;
+
+    /// What membership knows of every node.
+    fn standings(&self) -> impl Future<Output = Vec<Standing>> + Send;
 
     /// The last changes of the ring, newest last.
     fn events(&self) -> Vec<Event>;

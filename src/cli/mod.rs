@@ -5,6 +5,8 @@
 //! [`dispatch`]. Without a subcommand the arguments are those of `torc run`, so that start
 //! scripts written for Dynomite keep working.
 
+#[cfg(feature = "admin")]
+mod admin;
 mod check;
 mod client;
 mod demo;
@@ -12,6 +14,8 @@ mod demo;
 mod documents;
 mod pid_file;
 mod plan;
+#[cfg(feature = "admin")]
+mod ring;
 mod run;
 mod schema;
 mod token;
@@ -74,6 +78,15 @@ enum Command {
     Token(token::TokenArgs),
     /// Show where a command goes, and why
     Plan(plan::PlanArgs),
+    /// Show the ring as a running node sees it
+    #[cfg(feature = "admin")]
+    Ring(ring::RingArgs),
+    /// Make a running node give up its arc for good
+    #[cfg(feature = "admin")]
+    Leave(ring::LeaveArgs),
+    /// Make a running node ask another one for its ring
+    #[cfg(feature = "admin")]
+    Join(ring::JoinArgs),
     /// Start a ring of eight nodes on this machine and show how to use it
     Demo(demo::DemoArgs),
     /// Find documents and move shards, through a running gateway
@@ -150,6 +163,12 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Check(args) => check::check(&args),
         Command::Token(args) => token::token(&args),
         Command::Plan(args) => plan::plan(&args),
+        #[cfg(feature = "admin")]
+        Command::Ring(args) => ring::ring(&args),
+        #[cfg(feature = "admin")]
+        Command::Leave(args) => ring::leave(&args),
+        #[cfg(feature = "admin")]
+        Command::Join(args) => ring::join(&args),
         Command::Demo(args) => demo::demo(&args),
         #[cfg(feature = "documents")]
         Command::Documents(command) => documents::documents(&command),

@@ -1,6 +1,7 @@
 //! `torc run`, and `torc` with Dynomite's flags.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 
@@ -83,10 +84,11 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let log = Arc::new(log);
     let _pid_file = args.pid_file.as_deref().map(PidFile::create).transpose()?;
     let served = match args.until_eof {
-        true => crate::node::serve::run(config, stdin_end()),
-        false => crate::node::serve::run(config, std::future::pending()),
+        true => crate::node::serve::run(config, log, stdin_end()),
+        false => crate::node::serve::run(config, log, std::future::pending()),
     };
     served.map_err(|e| failed(&e))
 }

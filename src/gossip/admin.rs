@@ -4,12 +4,33 @@ use std::net::Ipv4Addr;
 
 use super::event::EventKind;
 use super::identity::Slot;
-use super::member::Reach;
+use super::member::{Member, Reach};
 use super::membership::Membership;
 use super::message::{ATTRIBUTES_MAX, attribute_fits};
-use super::record::Claim;
+use super::record::{Claim, Kind};
 use super::time::Millis;
 use crate::ring::PeerId;
+
+/// What this node knows of one holder, itself included.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// Its number in this process.
+    pub id: PeerId,
+    /// The slot it holds.
+    pub slot: Slot,
+    /// What kind of node it is.
+    pub kind: Kind,
+    /// Whether it lives, as this node judges.
+    pub reach: Reach,
+    /// Milliseconds since that judgement.
+    pub since_ms: u64,
+    /// Milliseconds since its last sign of life; `None` when there was none.
+    pub heard_ms: Option<u64>,
+    /// How sure the failure detector is that it is dead.
+    pub phi: f64,
+    /// Which process holds the slot; 0 when no torc node ever did.
+    pub generation: u64,
+}
 
 /// Why a slot was not forgotten. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +119,36 @@ impl Membership {
         }
         self.judge(slot, now);
         true
+    }
+
+    /// Forgets what was judged of a peer, an operator's word included: it counts as one that was
+    /// never heard of (`/peer/reset/NAME`). False when there is no such peer.
+    pub fn reset(&mut self, id: PeerId, now: Millis) -> bool {
+        let Some(slot) = self.table.slot_of(id) else { return false };
+        if let Some(member) = self.table.member_mut(slot)
+            && !member.local
+        {
+            member.forced_down = false;
+            member.renew();
+            member.detector = super::Detector::new();
+        }
+        self.judge(slot, now);
+        true
+    }
+
+    /// Everything known of every holder at `now`, for operators.
+    pub fn standings(&self, now: Millis) -> Vec<Standing> {
+        let standing = |member: &Member| Standing {
+            id: member.id,
+            slot: member.record.slot.clone(),
+            kind: member.record.kind,
+            reach: member.reach,
+            since_ms: now.since(member.since),
+            heard_ms: member.last_heard().map(|at| now.since(at)),
+            phi: member.detector.phi(&self.detector, now),
+            generation: member.record.generation,
+        };
+        self.table.members().map(standing).collect()
     }
 
     /// Tells everybody a small fact about this node, or takes it back with `None`.

@@ -189,32 +189,67 @@ impl fmt::Display for DownCause {
     }
 }
 
-/// The text of a log line, without time and slot.
+impl EventKind {
+    /// A word for the kind of change, as metrics count it.
+    pub fn label(&self) -> &'static str {
+        match self {
+            EventKind::Added { .. } => "added",
+            EventKind::Removed { .. } => "removed",
+            EventKind::Up => "up",
+            EventKind::Down { .. } => "down",
+            EventKind::State { .. } => "state",
+            EventKind::Moved { .. } => "moved",
+            EventKind::Restarted => "restarted",
+            EventKind::Tokens => "tokens",
+            EventKind::Kind { .. } => "kind",
+            EventKind::Retry => "retry",
+            EventKind::Duplicate { .. } => "duplicate",
+            EventKind::Rejoined => "rejoined",
+            EventKind::Conflict { .. } => "conflict",
+            EventKind::Refused { .. } => "refused",
+        }
+    }
+
+    /// Why, or who said so; [`fmt::Display`] tells what happened.
+    pub fn cause(&self) -> String {
+        match self {
+            EventKind::Added { source, .. }
+            | EventKind::Moved { source, .. }
+            | EventKind::Conflict { source, .. } => format!("told by {source}"),
+            EventKind::Removed { forgotten: true } => "forgotten by an operator".to_owned(),
+            EventKind::Removed { forgotten: false } => "it said that it leaves".to_owned(),
+            EventKind::Down { cause } => cause.to_string(),
+            EventKind::Up => "it answers".to_owned(),
+            EventKind::State { .. } | EventKind::Tokens => "it said so".to_owned(),
+            EventKind::Restarted => "a newer generation was heard".to_owned(),
+            EventKind::Kind { .. } => "its answer to a request of version 2".to_owned(),
+            EventKind::Retry => "others hear it, our connection is down".to_owned(),
+            EventKind::Duplicate { .. } => "a newer generation was heard elsewhere".to_owned(),
+            EventKind::Rejoined => "others held this node for gone".to_owned(),
+            EventKind::Refused { why, .. } => why.clone(),
+        }
+    }
+}
+
+/// What happened, without time, slot and cause.
 impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            EventKind::Added { addr, source } => write!(f, "added at {addr} by {source}"),
-            EventKind::Removed { forgotten: true } => f.write_str("removed by an operator"),
-            EventKind::Removed { forgotten: false } => f.write_str("left the ring"),
+            EventKind::Added { addr, .. } => write!(f, "added at {addr}"),
+            EventKind::Removed { .. } => f.write_str("removed"),
             EventKind::Up => f.write_str("up"),
-            EventKind::Down { cause } => write!(f, "down: {cause}"),
+            EventKind::Down { .. } => f.write_str("down"),
             EventKind::State { from, to } => write!(f, "{from} -> {to}"),
-            EventKind::Moved { from, to, source } => {
-                write!(f, "moved from {from} to {to} by {source}")
-            }
+            EventKind::Moved { from, to, .. } => write!(f, "moved from {from} to {to}"),
             EventKind::Restarted => f.write_str("restarted"),
             EventKind::Tokens => f.write_str("changed its tokens"),
             EventKind::Kind { torc: true } => f.write_str("is a torc node"),
             EventKind::Kind { torc: false } => f.write_str("is a C node"),
-            EventKind::Retry => f.write_str("heard by others, our connection is down"),
-            EventKind::Duplicate { holder } => {
-                write!(f, "our slot is held by a newer process at {holder}")
-            }
-            EventKind::Rejoined => f.write_str("took our slot back"),
-            EventKind::Conflict { addr, source } => {
-                write!(f, "{source} claims {addr}, not believed")
-            }
-            EventKind::Refused { from, why } => write!(f, "refused a message of {from}: {why}"),
+            EventKind::Retry => f.write_str("to be connected again"),
+            EventKind::Duplicate { holder } => write!(f, "our slot is held at {holder}"),
+            EventKind::Rejoined => f.write_str("took its slot back"),
+            EventKind::Conflict { addr, .. } => write!(f, "not believed to be at {addr}"),
+            EventKind::Refused { from, .. } => write!(f, "refused a message of {from}"),
         }
     }
 }

@@ -70,6 +70,15 @@ impl Addr {
     pub fn new(host: &str, port: u16) -> Addr {
         Addr { host: host.to_owned(), port }
     }
+
+    /// Reads the text that `Display` prints; `None` when it is no address.
+    pub fn parse(text: &str) -> Option<Addr> {
+        let (host, port) = text.rsplit_once(':')?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let port = port.parse().ok().filter(|port| *port > 0)?;
+        let host = bare.unwrap_or(host);
+        (!host.is_empty() && !host.contains(['/', '@'])).then(|| Addr::new(host, port))
+    }
 }
 
 impl fmt::Display for Addr {
@@ -102,5 +111,11 @@ mod tests {
     fn addresses_print_as_they_are_dialled() {
         assert_eq!(Addr::new("n1.example", 8101).to_string(), "n1.example:8101");
         assert_eq!(Addr::new("::1", 8101).to_string(), "[::1]:8101");
+        for text in ["n1.example:8101", "10.0.0.1:1", "[::1]:8101"] {
+            assert_eq!(Addr::parse(text).unwrap().to_string(), text);
+        }
+        for bad in ["", "n1", ":8101", "n1:", "n1:0", "n1:99999", "[]:1", "http://n1:80"] {
+            assert_eq!(Addr::parse(bad), None, "{bad}");
+        }
     }
 }

@@ -40,7 +40,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{AttributeError, ForgetError};
+pub use admin::{AttributeError, ForgetError, Standing};
 pub use detector::{Detector, DetectorSettings};
 pub use event::{Counters, DownCause, Event, EventKind, Source, Transmit};
 pub use exchange::{DIGESTS_MAX, FANOUT};

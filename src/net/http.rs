@@ -34,7 +34,20 @@ pub struct HttpLimits {
 
 /// Who sent a request; every request carries it as an extension.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller(pub SocketAddr);
+pub struct Caller {
+    /// The other end of the connection.
+    pub remote: SocketAddr,
+    /// This end of it.
+    pub local: SocketAddr,
+}
+
+impl Caller {
+    /// True for a process on this machine: over loopback, or from the very address it calls.
+    pub fn is_here(&self) -> bool {
+        let remote = self.remote.ip().to_canonical();
+        remote.is_loopback() || remote == self.local.ip().to_canonical()
+    }
+}
 
 /// Serves `router` to everybody who connects, until it is dropped.
 ///
@@ -50,8 +63,9 @@ pub async fn serve(listener: Listener, router: Router, limits: HttpLimits) -> io
     loop {
         let permit = Arc::clone(&free).acquire_owned().await.map_err(io::Error::other)?;
         match listener.accept().await {
-            Ok((stream, caller)) => {
-                let router = router.clone().layer(Extension(Caller(caller)));
+            Ok((stream, remote)) => {
+                let Ok(local) = stream.local_addr() else { continue };
+                let router = router.clone().layer(Extension(Caller { remote, local }));
                 tokio::spawn(async move {
                     connection(stream, router, limits).await;
                     drop(permit);

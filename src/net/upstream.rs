@@ -16,7 +16,6 @@ use super::stream::{ReadHalf, WriteHalf, tcp_halves, unix_halves};
 use super::worker::{Core, Io, READ_BYTES, StoreAddress};
 use crate::dispatch::failure::Cause;
 use crate::dispatch::{Conn, Target, UpId, UpstreamError};
-use crate::gossip::Link;
 use crate::proto::resp::encode;
 
 /// The first pause between two attempts; it doubles from there.
@@ -48,16 +47,14 @@ impl Core {
                 Ok((read, write)) => {
                     tracing::info!(?target, "connected");
                     (pause, told) = (RETRY_FIRST, false);
-                    self.note_link(up, Link::Open);
+                    self.note_open(up);
                     let cause = self.run_upstream(up, target, read, write).await;
-                    self.note_link(up, Link::Lost);
+                    self.note_lost(up, cause);
                     tracing::info!(?target, cause = cause.text(), "connection lost");
                     self.lose_upstream(up, cause);
                 }
                 Err(error) => {
-                    if error.kind() == io::ErrorKind::ConnectionRefused {
-                        self.note_link(up, Link::Refused);
-                    }
+                    self.note_failed(target, &error);
                     if !told {
                         tracing::warn!(?target, %error, "cannot connect; trying on");
                     }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{AbortHandle, LocalSet};
 
 use super::clock::Clock;
+use super::store_health::StoreHealth;
 pub use super::stream::Socket;
 use super::stream::WriteHalf;
 use crate::dispatch::failure::Cause;
@@ -58,6 +60,8 @@ pub struct Setup {
     pub store_password: Option<String>,
     /// Longest pause between two attempts to reach the datastore.
     pub store_retry_max: Duration,
+    /// Whether it is reached.
+    pub store_health: Arc<StoreHealth>,
     /// The node's clock.
     pub clock: Clock,
     /// Where peers were last heard, for the failure detector.
@@ -87,6 +91,8 @@ pub enum Notice {
         /// What became of the connection.
         link: Link,
     },
+    /// An attempt to connect to a peer came to nothing, and nobody refused it.
+    Unanswered(PeerId),
 }
 
 /// When each peer was last heard, in milliseconds of the node's clock, by [`PeerId`].
@@ -126,6 +132,7 @@ impl Heard {
 enum Command {
     Accept(Socket, ClientKind),
     Refresh,
+    Reopen(PeerId),
     Counters(oneshot::Sender<Counters>),
     Drain(oneshot::Sender<()>),
     Stop,
@@ -169,6 +176,11 @@ impl Worker {
         let _ = self.commands.send(Command::Refresh);
     }
 
+    /// Makes it give up its connections to a peer and connect anew.
+    pub fn reopen(&self, peer: PeerId) {
+        let _ = self.commands.send(Command::Reopen(peer));
+    }
+
     /// Its figures.
     pub async fn counters(&self) -> Option<Counters> {
         let (reply, answer) = oneshot::channel();
@@ -205,6 +217,7 @@ pub(super) struct Io {
 
 /// What all tasks of a worker share. Single-threaded, so cells suffice.
 pub(super) struct Core {
+    number: usize,
     pub(super) dispatcher: RefCell<Dispatcher>,
     pub(super) ios: RefCell<HashMap<Conn, Io, fnv::FnvBuildHasher>>,
     pub(super) scratch: RefCell<BytesMut>,
@@ -235,6 +248,7 @@ async fn run(
         Dispatcher::new(number as u64, setup.view.load_full(), setup.embedded.clone());
     dispatcher.share_scripts(Arc::clone(&setup.scripts));
     let core = Rc::new(Core {
+        number,
         dispatcher: RefCell::new(dispatcher),
         ios: RefCell::default(),
         scratch: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
@@ -257,6 +271,7 @@ async fn run(
                 core.dispatcher.borrow_mut().set_view(view);
                 core.after_input();
             }
+            Command::Reopen(peer) => core.reopen(peer),
             Command::Counters(reply) => {
                 let dispatcher = core.dispatcher.borrow();
                 let mut counters = dispatcher.counters().clone();
@@ -314,16 +329,16 @@ impl Core {
                 if let Some(upstream) = upstream {
                     upstream.task.abort();
                     if upstream.open {
-                        self.tell_link(upstream.target, Link::Lost);
+                        self.tell_lost(upstream.target, Cause::Closed);
                     }
                 }
             }
             Event::Control { from, kind, body } => {
                 let from = self.remotes.borrow().get(&from).cloned().unwrap_or_default();
-                let _ = self.setup.notices.send(Notice::Control { from, kind, body });
+                self.tell(Notice::Control { from, kind, body });
             }
             Event::TorcPeer { peer } => {
-                let _ = self.setup.notices.send(Notice::TorcPeer(peer));
+                self.tell(Notice::TorcPeer(peer));
             }
         }
     }
@@ -365,18 +380,59 @@ impl Core {
         self.after_input();
     }
 
-    /// Notes what became of an upstream's connection, and tells the control plane about peers'.
-    pub(super) fn note_link(&self, up: UpId, link: Link) {
-        let mut upstreams = self.upstreams.borrow_mut();
-        let Some(upstream) = upstreams.get_mut(&up) else { return };
-        upstream.open = link == Link::Open;
-        self.tell_link(upstream.target, link);
+    fn reopen(self: &Rc<Core>, peer: PeerId) {
+        let open = |(_, upstream): &(&UpId, &Upstream)| {
+            upstream.open && upstream.target == Target::Peer(peer)
+        };
+        let ups: Vec<UpId> =
+            self.upstreams.borrow().iter().filter(open).map(|(up, _)| *up).collect();
+        for up in ups {
+            self.lose_upstream(up, Cause::Closed);
+        }
     }
 
-    fn tell_link(&self, target: Target, link: Link) {
-        if let Target::Peer(peer) = target {
-            let _ = self.setup.notices.send(Notice::Link { peer, link });
+    /// Notes that an upstream was connected, and tells the control plane about peers'.
+    pub(super) fn note_open(&self, up: UpId) {
+        let mut upstreams = self.upstreams.borrow_mut();
+        let Some(upstream) = upstreams.get_mut(&up) else { return };
+        upstream.open = true;
+        match upstream.target {
+            Target::Store => self.setup.store_health.opened(self.number),
+            Target::Peer(peer) => self.tell(Notice::Link { peer, link: Link::Open }),
         }
+    }
+
+    /// The same for one whose connection was lost.
+    pub(super) fn note_lost(&self, up: UpId, cause: Cause) {
+        let mut upstreams = self.upstreams.borrow_mut();
+        let Some(upstream) = upstreams.get_mut(&up).filter(|upstream| upstream.open) else {
+            return;
+        };
+        upstream.open = false;
+        self.tell_lost(upstream.target, cause);
+    }
+
+    /// The same for an attempt that failed.
+    pub(super) fn note_failed(&self, target: Target, error: &io::Error) {
+        match target {
+            Target::Store => self.setup.store_health.refused(self.number, error),
+            Target::Peer(peer) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.tell(Notice::Link { peer, link: Link::Refused });
+            }
+            Target::Peer(peer) => self.tell(Notice::Unanswered(peer)),
+        }
+    }
+
+    fn tell_lost(&self, target: Target, cause: Cause) {
+        match target {
+            Target::Store => self.setup.store_health.lost(self.number, cause.text()),
+            Target::Peer(peer) => self.tell(Notice::Link { peer, link: Link::Lost }),
+        }
+    }
+
+    fn tell(&self, notice: Notice) {
+        // It fails only while the node stops.
+        let _ = self.setup.notices.send(notice);
     }
 
     pub(super) fn note_heard(&self, target: Target) {

@@ -1,16 +1,19 @@
 //! The control plane's loop: what workers, other nodes and operators say goes into the
 //! membership machine, and every change of it becomes a new snapshot.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::Shared;
 use super::build::{self, Knobs};
-use crate::gossip::{Addr, Event, Link, Membership, Millis, Slot, Transmit};
+use super::orders::Order;
+use crate::dispatch::view::NodeState;
+use crate::gossip::{Addr, Link, Member, Membership, Millis, Reach};
+use crate::net::clock::wall_ms;
 use crate::net::control_link::{ControlLinks, Proven};
 use crate::net::worker::Notice;
 use crate::proto::dnode::MsgType;
@@ -22,61 +25,6 @@ const LOOK_MS: u64 = 100;
 
 /// Keys of the embedded store looked at for expiry each time.
 const SWEEP_KEYS: usize = 2_000;
-
-/// Membership changes kept for `/ring`.
-const HISTORY_MAX: usize = 256;
-
-/// What an operator asks of the control plane.
-#[derive(Debug)]
-pub enum Order {
-    /// Set a peer down or up by hand.
-    Force(PeerId, bool, oneshot::Sender<bool>),
-    /// Change levels, deadlines or the node's state.
-    Set(Knobs),
-    /// Ask an address whose slot is not known.
-    Contact(Addr),
-    /// Give up the arc and say so.
-    Leave(oneshot::Sender<()>),
-    /// Remove a dead node.
-    Forget(Slot, oneshot::Sender<Result<(), String>>),
-}
-
-/// One change of the membership, as `/ring` and the log show it.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// Milliseconds since 1970.
-    pub at_ms: u64,
-    /// Whose slot.
-    pub slot: String,
-    /// What happened, and why.
-    pub what: String,
-}
-
-/// What the control plane shows.
-#[derive(Debug, Default)]
-pub struct Status {
-    changes: Mutex<VecDeque<Change>>,
-    gossip: Mutex<crate::gossip::Counters>,
-    knobs: Mutex<Option<Knobs>>,
-}
-
-impl Status {
-    /// The last changes, oldest first.
-    pub fn changes(&self) -> Vec<Change> {
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.iter().cloned().collect()
-    }
-
-    /// The figures of gossip.
-    pub fn gossip(&self) -> crate::gossip::Counters {
-        *self.gossip.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What operators set.
-    pub fn knobs(&self) -> Option<Knobs> {
-        *self.knobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The control plane of one node.
 pub(super) struct Control {
@@ -133,7 +81,7 @@ impl Control {
         }
     }
 
-    fn now(&self) -> Millis {
+    pub(super) fn now(&self) -> Millis {
         Millis(self.shared.clock.now().mono_ms())
     }
 
@@ -142,7 +90,7 @@ impl Control {
     fn look(&mut self) {
         let now = self.now();
         if let Some(store) = &self.shared.embedded {
-            store.sweep(crate::net::clock::wall_ms(), SWEEP_KEYS);
+            store.sweep(wall_ms(), SWEEP_KEYS);
         }
         let ids: Vec<PeerId> = self.membership.members().map(|m| m.id()).collect();
         for id in ids {
@@ -166,6 +114,12 @@ impl Control {
                 }
             }
             Notice::Link { peer, link } => self.link(peer, link),
+            Notice::Unanswered(peer) => {
+                if self.open.get(&peer).is_none_or(|open| *open == 0) {
+                    let now = self.now();
+                    self.membership.link(peer, Link::Lost, now);
+                }
+            }
         }
     }
 
@@ -197,77 +151,57 @@ impl Control {
         }
     }
 
-    fn order(&mut self, order: Order) {
-        let now = self.now();
-        match order {
-            Order::Force(id, down, reply) => {
-                let _ = reply.send(self.membership.force_down(id, down, now));
-            }
-            Order::Set(knobs) => {
-                self.knobs = knobs;
-                self.publish();
-            }
-            Order::Contact(addr) => self.membership.add_contact(addr),
-            Order::Leave(reply) => {
-                self.membership.leave(now);
-                self.settle();
-                let _ = reply.send(());
-            }
-            Order::Forget(slot, reply) => {
-                let result = self.membership.forget(&slot, now).map_err(|e| e.to_string());
-                let _ = reply.send(result);
-            }
-        }
-    }
-
     /// Sends what is to be said, reports what changed, publishes a changed table.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while let Some(message) = self.membership.poll_transmit() {
-            self.transmit(message);
+            self.links.send(message);
         }
         while let Some(event) = self.membership.poll_event() {
-            self.report(&event);
+            tracing::info!("ring: {} {} ({})", event.slot, event.kind, event.kind.cause());
+            self.shared.status.add(&event, wall_ms());
         }
-        let status = &self.shared.status;
-        *status.gossip.lock().unwrap_or_else(PoisonError::into_inner) = *self.membership.counters();
+        self.show();
         if self.membership.version() != self.published {
             self.published = self.membership.version();
             self.publish();
         }
     }
 
-    fn transmit(&mut self, message: Transmit) {
-        self.links.send(message);
-    }
-
-    fn report(&self, event: &Event) {
-        tracing::info!("ring: {} {}", event.slot, event.kind);
-        let change = Change {
-            at_ms: crate::net::clock::wall_ms(),
-            slot: event.slot.to_string(),
-            what: event.kind.to_string(),
-        };
-        let changes = &self.shared.status.changes;
-        let mut changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
-        if changes.len() == HISTORY_MAX {
-            changes.pop_front();
+    fn show(&self) {
+        let status = &self.shared.status;
+        let counters = *self.membership.counters();
+        status.set_gossip(counters, self.links.dropped);
+        if status.met() {
+            return;
         }
-        changes.push_back(change);
+        let others = || self.membership.members().filter(|m| !m.is_local()).map(Member::reach);
+        let heard = counters.received + counters.c_received > 0;
+        let nobody_left = others().all(|reach| reach != Reach::Unreached);
+        if heard || nobody_left || others().any(|reach| reach == Reach::Up) {
+            status.set_met();
+        }
     }
 
-    fn publish(&self) {
+    /// Publishes the snapshot of the present table and knobs. A node whose slot a newer process
+    /// holds serves nobody.
+    pub(super) fn publish(&self) {
         let peers = self.membership.peers();
         if let Some(most) = peers.iter().map(|p| p.id).max() {
             self.shared.heard.reserve(most);
         }
-        *self.shared.status.knobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.knobs);
+        let holder = self.membership.duplicate().map(ToString::to_string);
+        let mut knobs = self.knobs;
+        if holder.is_some() {
+            knobs.state = NodeState::Standby;
+        }
+        self.shared.status.set_holder(holder);
         match Topology::build(peers) {
             Ok(topology) => {
                 log_ring(&topology);
                 let affinity = &self.shared.affinity;
                 let affinity = affinity.as_ref().map(|plane| plane.follow_ring(&topology));
                 let config = &self.shared.config;
-                self.shared.publish(build::view(config, &self.knobs, topology, affinity));
+                self.shared.publish(build::view(config, &knobs, topology, affinity));
             }
             Err(error) => tracing::error!(%error, "the ring cannot be rebuilt; the old one stays"),
         }

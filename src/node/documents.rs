@@ -42,7 +42,7 @@ pub(super) fn bind(config: &Config) -> Result<Option<Listener>, StartError> {
     if config.documents.backends.0.is_empty() {
         return Ok(None);
     }
-    super::listen("documents.listen", &config.documents.listen, config.backlog).map(Some)
+    super::start::listen("documents.listen", &config.documents.listen, config.backlog).map(Some)
 }
 
 impl Documents {

@@ -1,4 +1,5 @@
 //! What a node tells its operators: the log, and metrics.
 
+pub mod figures;
 pub mod log;
 pub mod metrics;

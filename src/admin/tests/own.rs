@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::gossip::Addr;
 
 async fn json(pages: &Pages, path: &str) -> (u16, Value) {
     let (status, body) = pages.get(path).await;
@@ -58,7 +59,48 @@ async fn ring_shows_peers_shares_and_changes() {
     assert!((peer["share"].as_f64().unwrap() - 50.0).abs() < 0.001);
     let remote = &value["racks"][2];
     assert_eq!((&remote["preselected"], &remote["peers"][0]["kind"]), (&true.into(), &"c".into()));
-    assert_eq!(value["events"][0]["cause"], "silence");
+    let down = (&peer["slot"], &peer["reach"], &peer["phi"]);
+    assert_eq!(
+        down,
+        (&"dc1/r1/2147483648".into(), &"down: no sign of life".into(), &PHI_MAX.into())
+    );
+    let local = &value["racks"][0]["peers"][0];
+    assert_eq!((&local["reach"], &local["phi"]), (&"up".into(), &0.12.into()));
+    assert_eq!((&local["heard_ms"], &peer["heard_ms"]), (&Value::Null, &70.into()));
+    let event = &value["events"][0];
+    assert_eq!(
+        (&event["slot"], &event["what"], &event["cause"]),
+        (&"dc1/r1/2147483648".into(), &"down".into(), &"no sign of life".into())
+    );
+    let ring: Ring = serde_json::from_value(value).unwrap();
+    assert_eq!(ring.racks[0].peers.len(), 2, "the page can be read back");
+}
+
+#[tokio::test]
+async fn orders_about_membership_are_posted_from_this_machine() {
+    let pages = pages(Told::default());
+    let slot = Slot::new("dc1", "r1", DynToken::from_u32(7));
+    for (path, command) in [
+        ("/ring/leave", Command::Leave),
+        ("/ring/forget/dc1/r1/7", Command::Forget(slot)),
+        ("/ring/join/n2.example:8101", Command::Join(Addr::new("n2.example", 8101))),
+    ] {
+        let (status, _, body) = pages.ask(Method::POST, path, "").await;
+        assert_eq!((status, body.as_str()), (200, "OK\r\n"), "{path}");
+        assert_eq!(pages.commands(), [command]);
+        assert_eq!(pages.get(path).await.0, 405, "{path}");
+        let (status, _, _) = pages.ask_from("10.0.0.9:77", Method::POST, path, "").await;
+        assert_eq!(status, 403, "{path}");
+        // The address the node itself listens on is this machine too.
+        let (status, _, _) = pages.ask_from("10.0.0.1:77", Method::POST, path, "").await;
+        assert_eq!(status, 200, "{path}");
+        pages.commands();
+    }
+    for path in ["/ring/forget/dc1/7", "/ring/forget/dc1/r1/x", "/ring/join/n2", "/ring/join/:1"] {
+        let (status, _, body) = pages.ask(Method::POST, path, "").await;
+        assert_eq!(status, 400, "{path}: {body}");
+    }
+    assert_eq!(pages.commands(), []);
 }
 
 #[tokio::test]

@@ -1,0 +1,133 @@
+//! What operators ask of the control plane, and how it is done.
+//!
+//! Each order carries a channel for its answer, which comes once the order is in force: the
+//! machine changed, the snapshot was published.
+
+use tokio::sync::oneshot;
+
+use super::build::Knobs;
+use super::control::Control;
+use crate::dispatch::view::NodeState;
+use crate::gossip::{Addr, Claim, ForgetError, Millis, Slot, Standing};
+use crate::ring::{Consistency, PeerId};
+
+/// An order is answered with this once it is in force.
+pub type Done = oneshot::Sender<()>;
+
+/// What an operator asks of the control plane.
+#[derive(Debug)]
+pub enum Order {
+    /// Hold some peers down, let them up again, or judge them anew.
+    Peers(Vec<PeerId>, PeerOrder, Done),
+    /// Change levels, deadlines or the node's state.
+    Tune(Tuning, Done),
+    /// Ask an address whose slot is not known.
+    Contact(Addr, Done),
+    /// Give up the arc for good and say so.
+    Leave(Done),
+    /// Say that this process stops and will be back.
+    GoAway(Done),
+    /// Remove a dead node.
+    Forget(Slot, oneshot::Sender<Result<(), ForgetError>>),
+    /// What is known of every node.
+    Standings(oneshot::Sender<Vec<Standing>>),
+}
+
+/// What is to become of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerOrder {
+    /// Down for this node, whatever is heard of it.
+    Down,
+    /// Judged by what is heard of it.
+    Up,
+    /// As one that was never heard of; its connections are made anew.
+    Reset,
+}
+
+/// One of the [`Knobs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tuning {
+    /// Level of reads for new requests.
+    Read(Consistency),
+    /// Level of writes for new requests.
+    Write(Consistency),
+    /// Factor of all deadlines, 1 to 10.
+    TimeoutFactor(u64),
+    /// The node's own state.
+    State(NodeState),
+}
+
+impl Knobs {
+    fn set(&mut self, tuning: Tuning) {
+        match tuning {
+            Tuning::Read(level) => self.read = level,
+            Tuning::Write(level) => self.write = level,
+            Tuning::TimeoutFactor(factor) => self.timeout_factor = factor,
+            Tuning::State(state) => self.state = state,
+        }
+    }
+}
+
+impl Control {
+    pub(super) fn order(&mut self, order: Order) {
+        let now = self.now();
+        // Nobody awaits an answer any more when sending it fails.
+        let _ = match order {
+            Order::Peers(ids, what, done) => {
+                ids.iter().for_each(|id| self.peer_order(*id, what, now));
+                self.settle();
+                done.send(())
+            }
+            Order::Tune(tuning, done) => {
+                self.tune(tuning, now);
+                self.settle();
+                done.send(())
+            }
+            Order::Contact(addr, done) => {
+                self.membership.add_contact(addr);
+                done.send(())
+            }
+            Order::Leave(done) => {
+                self.membership.leave(now);
+                self.settle();
+                done.send(())
+            }
+            Order::GoAway(done) => {
+                self.membership.go_away(now);
+                self.settle();
+                done.send(())
+            }
+            Order::Forget(slot, done) => {
+                let outcome = self.membership.forget(&slot, now);
+                self.settle();
+                done.send(outcome).map_err(|_| ())
+            }
+            Order::Standings(answer) => answer.send(self.membership.standings(now)).map_err(|_| ()),
+        };
+    }
+
+    fn peer_order(&mut self, id: PeerId, what: PeerOrder, now: Millis) {
+        let known = match what {
+            PeerOrder::Down => self.membership.force_down(id, true, now),
+            PeerOrder::Up => self.membership.force_down(id, false, now),
+            PeerOrder::Reset => self.membership.reset(id, now),
+        };
+        if known && what == PeerOrder::Reset {
+            self.shared.workers.iter().for_each(|worker| worker.reopen(id));
+        }
+    }
+
+    /// A node that serves nothing says so, so that nobody asks it. One that refuses reads alone
+    /// must still be written to: it claims to be normal and refuses them itself.
+    fn tune(&mut self, tuning: Tuning, now: Millis) {
+        self.knobs.set(tuning);
+        if let Tuning::State(state) = tuning {
+            let claim = match state {
+                NodeState::Standby => Claim::Standby,
+                NodeState::Normal | NodeState::WritesOnly | NodeState::Resuming => Claim::Normal,
+            };
+            self.membership.set_local_claim(claim, now);
+        }
+        self.publish();
+    }
+}

@@ -1,0 +1,227 @@
+//! Starting a node: everything that can fail comes first, then the tasks.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::affinity::{self, AffinityPlane};
+use super::build::{self, Knobs};
+use super::control::Control;
+#[cfg(feature = "documents")]
+use super::documents::Documents;
+use super::embedded::executor;
+use super::{Node, Shared, Status, report};
+use crate::config::{AffinityMode, Config, Endpoint, NoOwnAddress, OwnAddress, Store};
+use crate::dispatch::ClientKind;
+use crate::dispatch::view::View;
+use crate::gossip::Millis;
+use crate::net::clock::{Clock, wall_ms};
+use crate::net::listener::{Listener, accept};
+use crate::net::store_health::StoreHealth;
+use crate::net::worker::{Heard, Notice, Setup, StoreAddress, Worker};
+use crate::ring::{PeerId, Topology, TopologyError};
+use crate::store::{MemoryStore, StoreSettings};
+use crate::telemetry::log::Log;
+
+/// Why a node could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener could not be bound.
+    #[error("cannot listen on {what} {address}: {error}")]
+    Listen {
+        /// Which setting.
+        what: &'static str,
+        /// Its value.
+        address: String,
+        /// The reason.
+        error: io::Error,
+    },
+    /// Nobody could connect to this node.
+    #[error("{0}")]
+    NoOwnAddress(#[from] NoOwnAddress),
+    /// The ring makes no sense.
+    #[error("the ring cannot be built: {0}")]
+    Ring(#[from] TopologyError),
+    /// The filters cannot be built.
+    #[error("affinity: {0}")]
+    Affinity(#[from] crate::affinity::domain::DomainError),
+    /// A thread could not be started.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The bound listeners of a node.
+pub(super) struct Listeners {
+    pub(super) clients: Listener,
+    pub(super) peers: Listener,
+    #[cfg(feature = "admin")]
+    pub(super) admin: Listener,
+    #[cfg(feature = "documents")]
+    pub(super) documents: Option<Listener>,
+}
+
+impl Node {
+    /// Starts a node in the current runtime, which becomes its control runtime. The admin port
+    /// shows and changes `log`.
+    pub fn start(config: Config, log: Arc<Log>) -> Result<Node, StartError> {
+        #[cfg_attr(not(feature = "documents"), expect(unused_mut))]
+        let mut listeners = bind(&config)?;
+        let port = listeners.peers.port().unwrap_or(0);
+        let own = config.own_address(port, |name| std::env::var(name).ok())?;
+        let clock = Clock::start();
+        let now = Millis(clock.now().mono_ms());
+        let membership = build::membership(&config, &own.address, wall_ms(), now);
+        let table = membership.peers();
+        let heard = Arc::new(Heard::default());
+        heard.reserve(PeerId(table.len() as u32));
+        let topology = Topology::build(table)?;
+        let affinity = AffinityPlane::new(&config, &topology, clock)?.map(Arc::new);
+        let domains = affinity.as_ref().map(|plane| plane.domains());
+        let knobs = Knobs::new(&config);
+        let view = Arc::new(ArcSwap::from_pointee(build::view(&config, &knobs, topology, domains)));
+        let (notices, notices_in) = mpsc::unbounded_channel();
+        let (orders, orders_in) = mpsc::unbounded_channel();
+        let (proven, proven_in) = mpsc::unbounded_channel();
+        let embedded = store(&config);
+        let setup = setup(&config, &view, &embedded, clock, &heard, notices);
+        let store_health = embedded.is_none().then(|| Arc::clone(&setup.store_health));
+        let workers: Arc<[Worker]> = (0..config.worker_count())
+            .map(|number| Worker::spawn(number, setup.clone()))
+            .collect::<io::Result<_>>()?;
+        let shared = Arc::new(Shared {
+            config,
+            clock,
+            view,
+            workers,
+            accepted: Arc::default(),
+            heard,
+            embedded,
+            affinity,
+            store_health,
+            status: Status::default(),
+            orders,
+            #[cfg(feature = "documents")]
+            documents: Default::default(),
+        });
+        let control = Control::new(Arc::clone(&shared), membership, knobs, proven);
+        tell(&shared, &listeners, &own);
+        #[cfg(feature = "documents")]
+        let documents = (listeners.documents.take())
+            .map(|listener| Documents::start(&shared, listener, &listeners.clients))
+            .transpose()?;
+        let mut tasks = serve(&shared, listeners, log);
+        tasks.push(tokio::spawn(control.run(notices_in, orders_in, proven_in)));
+        Ok(Node {
+            shared,
+            #[cfg(feature = "documents")]
+            documents,
+            tasks,
+        })
+    }
+}
+
+fn bind(config: &Config) -> Result<Listeners, StartError> {
+    #[cfg(not(feature = "documents"))]
+    if !config.documents.backends.0.is_empty() {
+        let missing = "this build has no document gateway (feature `documents`)";
+        return Err(StartError::System(io::Error::other(missing)));
+    }
+    Ok(Listeners {
+        clients: listen("listen", &config.listen, config.backlog)?,
+        peers: listen("dyn_listen", &config.dyn_listen, config.backlog)?,
+        #[cfg(feature = "admin")]
+        admin: listen("stats_listen", &Endpoint::Tcp(config.stats_listen.clone()), config.backlog)?,
+        #[cfg(feature = "documents")]
+        documents: super::documents::bind(config)?,
+    })
+}
+
+pub(super) fn listen(
+    what: &'static str,
+    endpoint: &Endpoint,
+    backlog: u32,
+) -> Result<Listener, StartError> {
+    let bound = match endpoint {
+        Endpoint::Tcp(address) => Listener::tcp(&address.host, address.port, backlog as i32),
+        Endpoint::Unix(path) => Listener::unix(path),
+    };
+    bound.map_err(|error| StartError::Listen { what, address: endpoint.to_string(), error })
+}
+
+fn store(config: &Config) -> Option<Arc<MemoryStore>> {
+    let followed = config.affinity.mode != AffinityMode::Off;
+    let settings = || StoreSettings {
+        memory_bytes_max: config.embedded.memory_bytes_max.as_usize() as u64,
+        keys_max: config.embedded.keys_max,
+        events_max: if followed { affinity::EVENTS_MAX } else { 0 },
+        ..StoreSettings::default()
+    };
+    matches!(config.store, Store::Embedded).then(|| Arc::new(MemoryStore::new(settings())))
+}
+
+fn setup(
+    config: &Config,
+    view: &Arc<ArcSwap<View>>,
+    embedded: &Option<Arc<MemoryStore>>,
+    clock: Clock,
+    heard: &Arc<Heard>,
+    notices: mpsc::UnboundedSender<Notice>,
+) -> Setup {
+    let store = match &config.store {
+        Store::Embedded => None,
+        Store::Server(server) => Some(match &server.endpoint {
+            Endpoint::Tcp(address) => StoreAddress::Tcp(address.host.clone(), address.port),
+            Endpoint::Unix(path) => StoreAddress::Unix(path.clone()),
+        }),
+    };
+    let eager = config.store_link.preconnect;
+    let protocol = view.load().settings.protocol;
+    Setup {
+        view: Arc::clone(view),
+        embedded: embedded.as_ref().map(|store| executor(store, protocol)),
+        scripts: Arc::default(),
+        store,
+        store_user: config.auth.store_user.clone(),
+        store_password: config.auth.store_password.as_ref().map(|p| p.expose().to_owned()),
+        store_retry_max: Duration::from_millis(config.store_link.retry_max_ms),
+        store_health: Arc::new(StoreHealth::new(config.worker_count(), eager)),
+        clock,
+        heard: Arc::clone(heard),
+        notices,
+    }
+}
+
+/// The start report, and what the operator should know beside it.
+fn tell(shared: &Shared, listeners: &Listeners, own: &OwnAddress) {
+    if let Some(warning) = &own.warning {
+        tracing::warn!("{warning}");
+    }
+    report::print(shared, listeners, own);
+}
+
+fn serve(shared: &Arc<Shared>, listeners: Listeners, log: Arc<Log>) -> Vec<JoinHandle<()>> {
+    let mut tasks =
+        vec![tokio::spawn(take_in(Arc::clone(shared), listeners.clients, ClientKind::Client))];
+    tasks.push(tokio::spawn(take_in(Arc::clone(shared), listeners.peers, ClientKind::Peer)));
+    #[cfg(feature = "admin")]
+    tasks.push(tokio::spawn(super::admin_view::serve(Arc::clone(shared), listeners.admin, log)));
+    #[cfg(not(feature = "admin"))]
+    drop(log);
+    if let (Some(plane), Some(store)) = (&shared.affinity, &shared.embedded) {
+        tasks.push(tokio::spawn(Arc::clone(plane).follow_store(Arc::clone(store))));
+    }
+    tasks
+}
+
+async fn take_in(shared: Arc<Shared>, listener: Listener, kind: ClientKind) {
+    let workers = Arc::clone(&shared.workers);
+    let most = shared.config.limits.client_connections;
+    let accepted = Arc::clone(&shared.accepted);
+    if let Err(error) = accept(listener, kind, workers, most, accepted).await {
+        tracing::error!(%error, "a listener failed");
+    }
+}
