@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -44,11 +45,16 @@ pub struct Proven {
     pub torc: bool,
 }
 
+/// A message and its part in [`ControlLinks::is_idle`].
+type Queued = (Transmit, Arc<()>);
+
 /// All control links of a node.
 pub struct ControlLinks {
     /// The question a link begins with, in the protocol of the ring's datastores.
     probe: &'static [u8],
-    links: HashMap<(Addr, bool), mpsc::Sender<Transmit>>,
+    links: HashMap<(Addr, bool), mpsc::Sender<Queued>>,
+    /// Held once by every message that is not written yet.
+    unwritten: Arc<()>,
     proven: mpsc::UnboundedSender<Proven>,
     /// Messages dropped because a link's queue was full.
     pub dropped: u64,
@@ -57,12 +63,18 @@ pub struct ControlLinks {
 impl ControlLinks {
     /// No links yet; what they find out is told to `proven`.
     pub fn new(probe: &'static [u8], proven: mpsc::UnboundedSender<Proven>) -> ControlLinks {
-        ControlLinks { probe, links: HashMap::new(), proven, dropped: 0 }
+        ControlLinks { probe, links: HashMap::new(), unwritten: Arc::default(), proven, dropped: 0 }
+    }
+
+    /// True when every message was written or given up.
+    pub fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.unwritten) == 1
     }
 
     /// Sends one message, opening the link when there is none.
     pub fn send(&mut self, message: Transmit) {
         let key = (message.to.clone(), message.kind == MsgType::GossipSyn);
+        let message = (message, Arc::clone(&self.unwritten));
         let message = match self.links.get(&key) {
             None => message,
             Some(link) => match link.try_send(message) {
@@ -77,7 +89,7 @@ impl ControlLinks {
         let (link, inbox) = mpsc::channel(QUEUE_MAX);
         let (probe, proven) = (self.probe, self.proven.clone());
         tokio::spawn(async move {
-            let to = message.to.clone();
+            let to = message.0.to.clone();
             if let Err(error) = run(message, inbox, probe, proven).await {
                 tracing::debug!(%to, %error, "control link");
             }
@@ -88,30 +100,32 @@ impl ControlLinks {
 }
 
 async fn run(
-    first: Transmit,
-    mut inbox: mpsc::Receiver<Transmit>,
+    first: Queued,
+    mut inbox: mpsc::Receiver<Queued>,
     probe: &[u8],
     proven: mpsc::UnboundedSender<Proven>,
 ) -> io::Result<()> {
-    let torc = first.kind.is_control();
+    let (to, same_dc) = (first.0.to.clone(), first.0.same_dc);
+    let torc = first.0.kind.is_control();
     let ask = torc.then_some(probe);
-    let opened = tokio::time::timeout(OPEN_TIMEOUT, open(&first.to, first.same_dc, ask));
+    let opened = tokio::time::timeout(OPEN_TIMEOUT, open(&to, same_dc, ask));
     let mut stream = match opened.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))? {
         Opened::Ready(stream) => stream,
         Opened::NotTorc => {
-            let _ = proven.send(Proven { addr: first.to, torc: false });
+            let _ = proven.send(Proven { addr: to, torc: false });
             return Ok(());
         }
     };
     if torc {
-        let _ = proven.send(Proven { addr: first.to.clone(), torc: true });
+        let _ = proven.send(Proven { addr: to, torc: true });
     }
     let mut id = 1;
     let mut next = Some(first);
-    while let Some(message) = next {
+    while let Some((message, unwritten)) = next {
         let frame = frame(&message, id);
         id += 1;
         stream.write_all(&frame).await?;
+        drop(unwritten);
         let mut byte = [0u8; 64];
         next = tokio::select! {
             message = tokio::time::timeout(IDLE_MAX, inbox.recv()) => message.unwrap_or(None),

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::Shared;
 use super::build::{self, Knobs};
-use super::orders::Order;
+use super::orders::{Done, Order};
 use crate::dispatch::view::NodeState;
 use crate::gossip::{Addr, Link, Member, Membership, Millis, Reach};
 use crate::net::clock::wall_ms;
@@ -35,6 +35,8 @@ pub(super) struct Control {
     open: HashMap<PeerId, usize>,
     heard: HashMap<PeerId, u64>,
     published: u64,
+    /// Told once everything that was to be said is on the wire.
+    pub(super) farewell: Option<Done>,
 }
 
 impl Control {
@@ -55,6 +57,7 @@ impl Control {
             open: HashMap::new(),
             heard: HashMap::new(),
             published,
+            farewell: None,
         }
     }
 
@@ -161,6 +164,12 @@ impl Control {
             self.shared.status.add(&event, wall_ms());
         }
         self.show();
+        if self.links.is_idle()
+            && let Some(done) = self.farewell.take()
+        {
+            // Nobody awaits it any more when sending fails.
+            let _ = done.send(());
+        }
         if self.membership.version() != self.published {
             self.published = self.membership.version();
             self.publish();

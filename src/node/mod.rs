@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
@@ -100,6 +100,9 @@ impl Shared {
     }
 }
 
+/// How long a stopping node waits until the others are told.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
+
 /// A node that serves.
 pub struct Node {
     shared: Arc<Shared>,
@@ -114,14 +117,27 @@ impl Node {
         &self.shared
     }
 
-    /// Stops: nobody new is accepted, what is in flight is finished within a bound.
-    pub async fn stop(self) {
+    async fn say_farewell(&self, leave: bool) {
+        let (done, said) = oneshot::channel();
+        let order = if leave { Order::Leave(done) } else { Order::GoAway(done) };
+        // Without a control plane there is nobody to speak; peers will notice by themselves.
+        if self.shared.orders.send(order).is_ok()
+            && tokio::time::timeout(FAREWELL_MAX, said).await.is_err()
+        {
+            tracing::warn!("not every peer could be told that this node stops");
+        }
+    }
+
+    /// Stops: the others are told, nobody new is accepted, what is in flight is finished within a
+    /// bound. With `leave` the node gives up its arc, else it is expected back.
+    pub async fn stop(self, leave: bool) {
+        self.shared.accepted.closed.store(true, Ordering::Relaxed);
+        self.say_farewell(leave).await;
         // First: its small state goes through the client listener.
         #[cfg(feature = "documents")]
         if let Some(documents) = self.documents {
             documents.stop().await;
         }
-        self.shared.accepted.closed.store(true, Ordering::Relaxed);
         for task in &self.tasks {
             task.abort();
         }

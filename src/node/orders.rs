@@ -23,9 +23,9 @@ pub enum Order {
     Tune(Tuning, Done),
     /// Ask an address whose slot is not known.
     Contact(Addr, Done),
-    /// Give up the arc for good and say so.
+    /// Give up the arc for good and say so; answered once that is on the wire.
     Leave(Done),
-    /// Say that this process stops and will be back.
+    /// Say that this process stops and will be back; answered once that is on the wire.
     GoAway(Done),
     /// Remove a dead node.
     Forget(Slot, oneshot::Sender<Result<(), ForgetError>>),
@@ -89,13 +89,15 @@ impl Control {
             }
             Order::Leave(done) => {
                 self.membership.leave(now);
+                self.farewell = Some(done);
                 self.settle();
-                done.send(())
+                Ok(())
             }
             Order::GoAway(done) => {
                 self.membership.go_away(now);
+                self.farewell = Some(done);
                 self.settle();
-                done.send(())
+                Ok(())
             }
             Order::Forget(slot, done) => {
                 let outcome = self.membership.forget(&slot, now);

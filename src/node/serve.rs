@@ -1,8 +1,13 @@
-//! The life of the process: a runtime, a node in it, and the signals that end it.
+//! The life of the process: a runtime, a node in it, and the signals that steer and end it.
+//!
+//! SIGTERM and SIGINT stop the node (SIGTERM gives up its arc with `leave_on_stop`); a second one
+//! stops it at once. SIGHUP opens the log file anew, SIGTTIN and SIGTTOU move the log's level, as
+//! with the reference. SIGUSR1 and SIGUSR2 are noted and do nothing, as there.
 
+use std::io;
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Node, StartError};
 use crate::config::Config;
@@ -24,16 +29,80 @@ pub fn run(
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let node = Node::start(config, log)?;
+        let mut signals = Signals::new()?;
+        let leave_on_stop = config.leave_on_stop;
+        let node = Node::start(config, Arc::clone(&log))?;
+        let leave = tokio::select! {
+            stop = signals.until_stop(&log) => {
+                tracing::info!("{}: stopping", stop.name());
+                stop == Stop::Terminate && leave_on_stop
+            }
+            () = until => {
+                tracing::info!("parent ended: stopping");
+                false
+            }
+        };
         tokio::select! {
-            _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
-            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-            () = until => tracing::info!("parent ended: stopping"),
+            () = node.stop(leave) => tracing::info!("stopped"),
+            stop = signals.until_stop(&log) => tracing::warn!("{} again: ending", stop.name()),
         }
-        node.stop().await;
-        tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// What ends the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Interrupt,
+    Terminate,
+}
+
+impl Stop {
+    fn name(self) -> &'static str {
+        match self {
+            Stop::Interrupt => "SIGINT",
+            Stop::Terminate => "SIGTERM",
+        }
+    }
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    louder: Signal,
+    quieter: Signal,
+    user: [Signal; 2],
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            louder: signal(SignalKind::from_raw(libc::SIGTTIN))?,
+            quieter: signal(SignalKind::from_raw(libc::SIGTTOU))?,
+            user: [signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?],
+        })
+    }
+
+    /// Does what the other signals ask until one comes that ends the process.
+    async fn until_stop(&mut self, log: &Log) -> Stop {
+        let [one, two] = &mut self.user;
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return Stop::Interrupt,
+                _ = self.terminate.recv() => return Stop::Terminate,
+                _ = self.hangup.recv() => match log.reopen() {
+                    Ok(()) => tracing::info!("SIGHUP: log file opened anew"),
+                    Err(error) => tracing::error!(%error, "SIGHUP: the old log file stays in use"),
+                },
+                _ = self.louder.recv() => log.set_verbosity(log.verbosity() + 1),
+                _ = self.quieter.recv() => log.set_verbosity(log.verbosity().saturating_sub(1)),
+                _ = one.recv() => tracing::info!("SIGUSR1: nothing to do"),
+                _ = two.recv() => tracing::info!("SIGUSR2: nothing to do"),
+            }
+        }
+    }
 }
