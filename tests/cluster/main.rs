@@ -8,6 +8,7 @@
 #![allow(unreachable_pub)]
 
 mod affinity;
+mod admin;
 mod client;
 mod clients;
 mod faults;
