@@ -53,6 +53,7 @@ impl Cluster {
             replication_factor: shape.copies,
             groups,
             node_master_key: Key::new(NODE_KEY),
+            slot: Some(0),
             refresh_interval: Duration::from_millis(20),
             ..Settings::default()
         };

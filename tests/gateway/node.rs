@@ -5,6 +5,8 @@ use crate::fake::Fake;
 use crate::http::Http;
 use serde_json::json;
 use std::process::{Child, Command, Stdio};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const PATH: &str = "/indexes/movies/documents";
 
@@ -12,11 +14,12 @@ const PATH: &str = "/indexes/movies/documents";
 struct Node {
     file: std::path::PathBuf,
     child: Child,
+    clients: u16,
     documents: u16,
 }
 
 impl Node {
-    fn spawn(file: std::path::PathBuf, documents: u16) -> Node {
+    fn spawn(file: std::path::PathBuf, clients: u16, documents: u16) -> Node {
         let log = std::fs::File::create(file.with_extension("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_torc"))
             .args(["run", "--until-eof", "-c"])
@@ -26,11 +29,25 @@ impl Node {
             .stderr(log)
             .spawn()
             .unwrap();
-        Node { file, child, documents }
+        Node { file, child, clients, documents }
     }
 
     fn http(&self) -> Http {
         Http::new(format!("http://127.0.0.1:{}", self.documents))
+    }
+
+    /// Whether the node could write to every rack now.
+    async fn is_connected(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.clients)).await else {
+            return false;
+        };
+        let mut plan = vec![0; 64 * 1024];
+        if stream.write_all(b"TORC.PLAN SET x 1\r\n").await.is_err() {
+            return false;
+        }
+        let read = stream.read(&mut plan).await.unwrap_or(0);
+        let plan = String::from_utf8_lossy(&plan[..read]).into_owned();
+        read > 0 && !plan.contains("not connected") && !plan.contains("missed")
     }
 
     fn kill(&mut self) {
@@ -39,7 +56,7 @@ impl Node {
     }
 
     fn restart(&mut self) {
-        *self = Node::spawn(self.file.clone(), self.documents);
+        *self = Node::spawn(self.file.clone(), self.clients, self.documents);
     }
 }
 
@@ -91,7 +108,7 @@ async fn ring(fakes: &[Fake]) -> (Folder, Vec<Node>) {
             text += &format!("      n{other}: {}\n", fake.url());
         }
         std::fs::write(file, text).unwrap();
-        started.push(Node::spawn(file.clone(), own[3]));
+        started.push(Node::spawn(file.clone(), own[0], own[3]));
     }
     (Folder(folder), started)
 }
@@ -110,6 +127,7 @@ async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
             http.try_get("/_miroir/ready").await.is_some_and(|answer| answer.status == 200)
         })
         .await;
+        eventually("its links stand", async || node.is_connected().await).await;
     }
     let topology = first.get("/_miroir/topology").await.json();
     let groups = topology["groups"].as_array().unwrap();
@@ -122,7 +140,7 @@ async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
     assert_eq!(made.status, 200, "{:?}", made.json());
     let answer = first.json("POST", PATH, &json!([{"id": 1, "title": "Dune"}])).await;
     nodes[0].kill();
-    // Links of a ring that stands for a moment only may still be opening: ask until it is told.
+    // A read that was on its way to the killed node fails: ask until it is told.
     let path = format!("/tasks/{}", answer.json()["taskUid"]);
     eventually("the other gateway answers for the task", async || {
         second.get(&path).await.json()["status"] == "succeeded"

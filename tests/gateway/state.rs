@@ -134,14 +134,14 @@ async fn two_gateways_cannot_share_a_slot() {
 
 #[tokio::test]
 async fn gateways_without_a_slot_take_free_ones_and_keep_them() {
-    let mut cluster = Cluster::start(shape(1, 1)).await;
+    let mut cluster = Cluster::with(shape(1, 1), |settings| settings.slot = None).await;
     let uid = async |http: &crate::http::Http| {
         let answer = http.json("POST", PATH, &json!([{"id": 1}])).await;
         answer.json()["taskUid"].as_u64().unwrap()
     };
     assert_eq!(uid(&cluster.http).await % 16, 0);
     let clock = crate::fake::clock();
-    let settings = cluster.settings.clone();
+    let settings = torc::gateway::Settings { slot: None, ..cluster.settings.clone() };
     let other = torc::gateway::Gateway::new(settings, "another", cluster.kv.clone(), clock);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let http = crate::http::Http::new(format!("http://{}", listener.local_addr().unwrap()));

@@ -5,6 +5,7 @@ use crate::gateway::kv::{Class, KvError, State};
 use crate::gateway::settings::Settings;
 use crate::gateway::time::WallClock;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use tokio::sync::Mutex;
 
 /// Sequence numbers reserved at a time.
@@ -13,6 +14,11 @@ const BLOCK: u64 = 64;
 const NUMBER_MAX: u64 = (1 << 31) - 1;
 /// Age at which another gateway's claim on a slot has ended.
 const CLAIM_AGE_US: u64 = 30_000_000;
+
+/// Time in which gateways that start together see each other's claims.
+const SETTLE_PAUSE: Duration = Duration::from_millis(300);
+/// Tries for a free slot before the caller is told.
+const SETTLE_TRIES: usize = 3;
 
 /// A slot's record in the ring.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -103,7 +109,16 @@ impl Numbers {
     ) -> Result<&'a mut Reserved, ApiError> {
         match held {
             Some(reserved) => Ok(reserved),
-            None => Ok(held.insert(self.begin().await?)),
+            None => {
+                let mut begun = self.begin().await;
+                for _ in 1..SETTLE_TRIES {
+                    if begun.is_ok() || self.wanted.is_some() {
+                        break;
+                    }
+                    begun = self.begin().await;
+                }
+                Ok(held.insert(begun?))
+            }
         }
     }
 
@@ -121,9 +136,25 @@ impl Numbers {
             tracing::error!(plane = "doc", message);
             return Err(ApiError::new("miroir_state_unavailable", message));
         }
+        let had = claim.as_ref().is_some_and(|claim| claim.owner == self.gateway_id);
         let next = claim.map_or(0, |claim| claim.ceiling);
         self.claim(slot, next).await?;
+        if self.wanted.is_none() && !had {
+            self.settle(slot).await?;
+        }
         Ok(Reserved { slot, next, ceiling: next })
+    }
+
+    /// Gateways that start together may claim one free slot; the newest claim keeps it.
+    async fn settle(&self, slot: u32) -> Result<(), ApiError> {
+        tokio::time::sleep(SETTLE_PAUSE).await;
+        match self.read(slot).await? {
+            Some(claim) if claim.owner == self.gateway_id => Ok(()),
+            _ => {
+                let message = "another gateway took the same task slot just now; try again";
+                Err(ApiError::new("miroir_state_unavailable", message))
+            }
+        }
     }
 
     /// The slot this gateway had, else the lowest whose gateway is not there.
