@@ -261,21 +261,18 @@ pub(super) fn drop_own_seed(pool: &mut Pool) -> Vec<String> {
 
 /// Files the configuration names and the start would need.
 pub(super) fn files(config: &Config, path: &Path) -> Result<(), ConfigErrors> {
-    let pem = &config.peers.pem_key_file;
-    if config.peers.secure == SecureServer::Nowhere || pem.is_file() {
+    let option = config.peers.secure;
+    if option == SecureServer::Nowhere {
         return Ok(());
     }
-    let option = config.peers.secure;
+    let Err(error) = config.read_pem_key() else { return Ok(()) };
     Err(ConfigErrors {
         more: 0,
         errors: vec![ConfigError {
             file: path.to_owned(),
             place: None,
-            what: format!(
-                "`secure_server_option: {option}` needs the key file {}, which is not there",
-                pem.display()
-            ),
-            accepted: Some("pem_key_file: the path of an RSA private key".into()),
+            what: format!("`secure_server_option: {option}` needs a key, but {error}"),
+            accepted: Some("pem_key_file: the path of an RSA private key of 1024 bits".into()),
             hint: None,
         }],
     })

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::multi::{Multi, Shapes};
+use super::secure::IncomingSecurity;
 use super::upstream::UpId;
 use crate::proto::dnode::{Header, HeaderDecoder};
 use crate::proto::memcache::decode::McDecoder;
@@ -45,6 +46,7 @@ pub(super) struct Session {
 pub(super) struct PeerIn {
     pub(super) headers: HeaderDecoder,
     pub(super) header: Option<Header>,
+    pub(super) security: IncomingSecurity,
 }
 
 /// One connection that asks.

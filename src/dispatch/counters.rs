@@ -95,6 +95,8 @@ counters! {
     pauses_client_limit: "Times a client was not read for its own limits.",
     pauses_upstream_limit: "Times a client was not read for an upstream's limits.",
     control_frames_in: "Gossip and control frames received.",
+    bad_ciphers: "Upstream connections dropped for answers that are not encrypted as they must.",
+    refused_links: "Links of other nodes closed for their encryption, or for want of it.",
     unknown_frames_in: "Frames of unknown type dropped.",
 }
 

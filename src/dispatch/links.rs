@@ -10,8 +10,8 @@ use super::gather::Said;
 use super::plan::Standing;
 use super::upstream::{NOBODY, Target, Ticket, UpId, Upstream};
 use super::view::{Now, View};
-use super::{Dispatcher, Event};
-use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_TORC, put_header};
+use super::{Dispatcher, Event, Frame};
+use crate::proto::dnode::{MsgType, VERSION_TORC};
 use crate::ring::{PeerId, PeerIdx};
 
 #[derive(Debug)]
@@ -67,6 +67,7 @@ impl Dispatcher {
     /// a link the snapshot does not name gets no more of them, and is closed once it owes none.
     pub fn set_view(&mut self, view: Arc<View>) {
         self.view = Arc::clone(&view);
+        self.views += 1;
         let gone = self.take_links_not_in(&view);
         for peer in view.topology.peers().filter(|p| !p.is_local && p.state.owns_arc()) {
             if self.links.peers.contains_key(&peer.id) {
@@ -78,9 +79,12 @@ impl Dispatcher {
                 true => view.settings.local_peer_connections,
                 false => view.settings.remote_peer_connections,
             };
-            let ups = (0..count.max(1))
+            let ups: Vec<UpId> = (0..count.max(1))
                 .map(|_| self.open(Target::Peer(peer.id), same_dc, Some(address.clone())))
                 .collect();
+            for up in &ups {
+                self.ups[up.0 as usize].same_rack = peer.rack_index == view.topology.own_rack();
+            }
             self.links.peers.insert(peer.id, PeerLink { address, same_dc, ups });
         }
         // What follows may plan again, so the links must already be those of the new snapshot,
@@ -104,19 +108,26 @@ impl Dispatcher {
             self.fail_upstream(id, cause, now);
         }
         if connected {
-            let up = &mut self.ups[id.0 as usize];
-            up.reset();
-            up.up = true;
-            up.last_heard_ms = now.mono_ms();
-            self.counters.upstreams_up += 1;
-            match up.target {
-                Target::Peer(_) => self.probe(id, now),
-                Target::Store => self.store_version = StoreVersion::Unknown,
-            }
-            self.index_standings();
+            self.begin(id, now);
         }
         self.release_waiters(id);
         self.close_if_retired(id);
+    }
+
+    fn begin(&mut self, id: UpId, now: Now) {
+        self.ups[id.0 as usize].reset();
+        if self.begin_cipher(id).is_err() {
+            return self.unusable.push(id);
+        }
+        let up = &mut self.ups[id.0 as usize];
+        up.up = true;
+        up.last_heard_ms = now.mono_ms();
+        self.counters.upstreams_up += 1;
+        match up.target {
+            Target::Peer(_) => self.probe(id, now),
+            Target::Store => self.store_version = StoreVersion::Unknown,
+        }
+        self.index_standings();
     }
 
     /// What an upstream leads to; `None` once it was closed.
@@ -133,12 +144,7 @@ impl Dispatcher {
         let ticket =
             Ticket { deadline_ms, slot: NOBODY, generation: 0, dc: 0, skip: 0, own: false };
         let dnode_id = up.push(ticket, now.mono_ms());
-        let same_dc = up.same_dc;
-        let kind = MsgType::Req.code();
-        let tail = up.out.tail_mut();
-        let len = body.len() as u64;
-        put_header(tail, dnode_id, kind, 0, VERSION_TORC, same_dc, DATA_PLAIN, len);
-        tail.extend_from_slice(body);
+        up.put_request(dnode_id, MsgType::Req, VERSION_TORC, &Frame::Small(body));
     }
 
     fn open(&mut self, target: Target, same_dc: bool, address: Option<(String, u16)>) -> UpId {

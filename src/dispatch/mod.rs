@@ -52,6 +52,7 @@ mod scan;
 #[cfg(test)]
 mod scripted;
 pub mod scripts;
+mod secure;
 mod send;
 mod slot;
 mod task;
@@ -67,9 +68,11 @@ use slab::Slab;
 
 pub use client::{ClientId, ClientKind};
 pub use counters::{Counters, LATENCY_BUCKETS, Latency};
+pub use secure::{LinkRefused, LinkRng, Security};
 pub use upstream::{Target, UpId, UpstreamError};
 
 use crate::proto::args::{Args, Span};
+use crate::proto::dnode::Header;
 use crate::proto::memcache::decode::McDecoder;
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::decode::RequestDecoder;
@@ -136,6 +139,13 @@ pub enum Event {
         /// The payload.
         body: Bytes,
     },
+    /// A link another node opened is being closed.
+    LinkRefused {
+        /// The link.
+        from: ClientId,
+        /// Why.
+        why: LinkRefused,
+    },
     /// A peer answered as only torc does (decision E1).
     TorcPeer {
         /// The peer.
@@ -150,6 +160,10 @@ const POOL_BYTES_MAX: usize = 64 * 1024;
 /// See the module's page.
 pub struct Dispatcher {
     view: Arc<View>,
+    /// Snapshots so far, this one counted.
+    views: u64,
+    /// `None` while no link is encrypted.
+    security: Option<Security>,
     worker: u64,
     embedded: Option<Arc<dyn Embedded>>,
     clients: Slab<Client>,
@@ -158,6 +172,8 @@ pub struct Dispatcher {
     /// Upstreams over a limit.
     full_ups: usize,
     links: Links,
+    /// Links that were connected and cannot be encrypted.
+    unusable: Vec<UpId>,
     slots: Slab<Slot>,
     next_generation: u32,
     /// Reads that were sent again and may still wait.
@@ -183,6 +199,8 @@ impl Dispatcher {
     pub fn new(worker: u64, view: Arc<View>, embedded: Option<Arc<dyn Embedded>>) -> Dispatcher {
         let mut dispatcher = Dispatcher {
             view: Arc::clone(&view),
+            views: 0,
+            security: None,
             worker,
             embedded,
             clients: Slab::new(),
@@ -190,6 +208,7 @@ impl Dispatcher {
             ups: Slab::new(),
             full_ups: 0,
             links: Links::default(),
+            unusable: Vec::new(),
             slots: Slab::new(),
             next_generation: 0,
             moved: Vec::new(),
@@ -266,7 +285,12 @@ impl Dispatcher {
 
     /// How many more bytes a client's unfinished request needs at least.
     pub fn bytes_needed(&self, id: ClientId) -> usize {
-        match self.clients.get(id.0 as usize).map(|c| &c.decoder) {
+        let Some(client) = self.clients.get(id.0 as usize) else { return 0 };
+        let header = client.peer.as_ref().and_then(|p| p.header);
+        if let Some(header) = header.filter(Header::plen_binds) {
+            return header.plen as usize;
+        }
+        match Some(&client.decoder) {
             Some(Decoder::Resp(decoder)) => decoder.need(),
             Some(Decoder::Memcache(decoder)) => decoder.need(),
             None => 0,

@@ -77,9 +77,29 @@ impl Dispatcher {
         now: Now,
     ) -> Result<bool, Stop> {
         let Some(header) = self.peer_header(id, buf, pos)? else { return Ok(false) };
+        if header.encrypted() {
+            self.sealed_frame(view, id, header, buf, pos, spans, now)
+        } else if self.plain_is_allowed(view, id, &header) {
+            self.peer_frame(view, id, header, buf, pos, spans, now)
+        } else {
+            Err(self.refuse_plain(id, &header, now))
+        }
+    }
+
+    /// The same for a frame whose body is in plaintext, or deciphered.
+    pub(super) fn peer_frame(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        header: Header,
+        buf: &mut BytesMut,
+        pos: &mut usize,
+        spans: &mut Vec<Span>,
+        now: Now,
+    ) -> Result<bool, Stop> {
         let kind = header.msg_type();
         match kind {
-            MsgType::Req | MsgType::ReqForward if !header.encrypted() => {
+            MsgType::Req | MsgType::ReqForward => {
                 self.peer_request(view, header, (id, buf, pos), spans, now)
             }
             MsgType::GossipSyn => Ok(self.control_frame(id, header, buf, pos)),
@@ -111,6 +131,7 @@ impl Dispatcher {
         match peer.headers.decode(&buf[*pos..], &HeaderLimits::default()) {
             Ok(Some(header)) => {
                 peer.header = Some(header);
+                peer.security.next_frame();
                 Ok(Some(header))
             }
             Ok(None) => {
@@ -294,7 +315,7 @@ impl Dispatcher {
         true
     }
 
-    fn drop_link(&mut self, id: ClientId) -> Stop {
+    pub(super) fn drop_link(&mut self, id: ClientId) -> Stop {
         self.counters.bad_requests += 1;
         self.clients[id.0 as usize].closing = true;
         Stop::Closed
@@ -302,7 +323,7 @@ impl Dispatcher {
 }
 
 /// An answer carries its request's id and flags.
-fn envelope_of(header: &Header) -> Envelope {
+pub(super) fn envelope_of(header: &Header) -> Envelope {
     Envelope {
         id: header.id,
         version: header.version,

@@ -7,6 +7,7 @@ use bytes::{Buf, BytesMut};
 use super::failure::{Cause, Failure, FailureKind, from_reply};
 use super::gather::{Gather, Said, Verdict};
 use super::plan::{self, Hop, Leg, Op, Question, Role};
+use super::secure::{Head, put_sealed};
 use super::send::rack_bit;
 use super::slot::{Envelope, Owner, Stage};
 use super::task::{Part, write_for_c};
@@ -15,7 +16,7 @@ use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame, cut, multi};
 use crate::proto::args::Args;
 use crate::proto::command::TowardC;
-use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_TORC, put_header};
+use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_C, VERSION_TORC};
 use crate::proto::memcache::reply::is_ordinary;
 use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::decode::RequestDecoder;
@@ -37,7 +38,7 @@ impl Dispatcher {
         let mut pos = 0;
         let result = loop {
             let up = &mut self.ups[id.0 as usize];
-            let frame = match up.next_reply(&buf[pos..]) {
+            let frame = match up.next_reply(&mut buf[pos..]) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => {
                     pos += up.take_junk();
@@ -106,6 +107,7 @@ impl Dispatcher {
             UpstreamError::Surplus | UpstreamError::Unreadable | UpstreamError::Frame => {
                 self.counters.surplus_replies += 1;
             }
+            UpstreamError::Plain | UpstreamError::Sealed => self.counters.bad_ciphers += 1,
         }
     }
 
@@ -344,11 +346,14 @@ impl Dispatcher {
         }
         self.touch_client(key);
         let client = &mut self.clients[key as usize];
-        if client.peer.is_some() {
-            let kind = MsgType::Res.code();
-            let version = envelope.version.clamp(1, VERSION_TORC);
-            let (id, same_dc, len) = (envelope.id, envelope.same_dc, bytes.len() as u64);
-            put_header(client.out.tail_mut(), id, kind, 0, version, same_dc, DATA_PLAIN, len);
+        if let Some(peer) = &client.peer {
+            let Envelope { id, same_dc, .. } = envelope;
+            let version = envelope.version.clamp(VERSION_C, VERSION_TORC);
+            let head = Head { id, kind: MsgType::Res, version, same_dc };
+            match peer.security.answers() {
+                None => head.put_plain(&mut client.out, bytes.len()),
+                Some(key) => return put_sealed(&mut client.out, head, DATA_PLAIN, key, bytes),
+            }
         } else if envelope.exec {
             let shapes = client.exec_shapes.pop_front();
             return multi::lift(shapes, bytes, client.out.tail_mut());

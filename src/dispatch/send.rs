@@ -13,7 +13,7 @@ use super::view::{Now, View};
 use super::{Dispatcher, Frame, block};
 use crate::proto::args::Args;
 use crate::proto::command::{Compare, TowardC};
-use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_C, put_header};
+use crate::proto::dnode::{MsgType, VERSION_C};
 use crate::proto::outbuf::{OutBuf, SHARE_MIN};
 use crate::proto::resp::spec::CommandSpec;
 use crate::ring::{Consistency, PeerIdx};
@@ -325,7 +325,10 @@ impl Dispatcher {
         let up = &mut self.ups[id.0 as usize];
         let dnode_id = up.push(ticket, now.mono_ms());
         match up.target {
-            Target::Store => self.counters.requests_store += 1,
+            Target::Store => {
+                self.counters.requests_store += 1;
+                frame.append_to(&mut up.out);
+            }
             Target::Peer(_) => {
                 let kind = match hop {
                     Hop::Forward => MsgType::ReqForward,
@@ -335,13 +338,9 @@ impl Dispatcher {
                     true => self.counters.requests_peer += 1,
                     false => self.counters.requests_remote += 1,
                 }
-                let len = frame.as_slice().len() as u64;
-                let out = up.out.tail_mut();
-                let same_dc = up.same_dc;
-                put_header(out, dnode_id, kind.code(), 0, VERSION_C, same_dc, DATA_PLAIN, len);
+                up.put_request(dnode_id, kind, VERSION_C, frame);
             }
         }
-        frame.append_to(&mut up.out);
         let settings = &self.view.settings;
         if !up.full
             && (up.out.len() >= settings.upstream_output_max

@@ -58,6 +58,9 @@ impl Dispatcher {
             };
             [up.next_deadline_ms(), heartbeat, self.stalled_at_ms(up)].into_iter().flatten().min()
         });
+        if !self.unusable.is_empty() {
+            return Some(now.mono_ms() + TICK_MS);
+        }
         let moved = self.moved.iter().map(|m| m.deadline_ms);
         due.chain(moved).min().map(|at| at.max(now.mono_ms() + TICK_MS))
     }
@@ -66,7 +69,7 @@ impl Dispatcher {
     /// upstreams that were silent for so long that the shell must reopen them.
     pub fn on_deadline(&mut self, now: Now) -> Vec<UpId> {
         self.expire_moved(now);
-        let mut stalled = Vec::new();
+        let mut stalled = std::mem::take(&mut self.unusable);
         let ids: Vec<UpId> = self.ups.iter().map(|(key, _)| UpId(key as u32)).collect();
         for id in ids {
             self.expire(id, now);

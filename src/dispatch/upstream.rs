@@ -8,6 +8,8 @@
 
 use std::collections::VecDeque;
 
+use super::Frame;
+use super::secure::{Head, OutgoingCipher};
 use super::view::Protocol;
 use crate::proto::dnode::{Header, HeaderDecoder, HeaderLimits, MsgType};
 use crate::proto::memcache::reply::{McReplyLimits, McReplyScanner};
@@ -66,6 +68,12 @@ pub enum UpstreamError {
     /// The bytes are no DNODE frame.
     #[error("unreadable frame")]
     Frame,
+    /// An answer came in plaintext on an encrypted link, or the other way round.
+    #[error("an answer that is encrypted otherwise than its request")]
+    Plain,
+    /// An answer could not be deciphered.
+    #[error("an answer that cannot be deciphered: do both nodes use the same mbuf_size?")]
+    Sealed,
 }
 
 /// The place of one reply in the receive buffer.
@@ -79,6 +87,12 @@ pub(super) struct ReplyFrame {
     pub(super) id: Option<u64>,
     /// The DNODE version a peer put on it; 2 proves a torc node (decision E1).
     pub(super) version: u8,
+}
+
+/// Where a peer's answer stands, as far as it is known.
+struct Body {
+    at: usize,
+    len: Option<usize>,
 }
 
 /// The resumable end-finder of the datastore protocol in use.
@@ -111,6 +125,8 @@ pub(super) struct Upstream {
     pub(super) target: Target,
     pub(super) up: bool,
     pub(super) same_dc: bool,
+    /// The same rack of the same datacenter.
+    pub(super) same_rack: bool,
     pub(super) is_torc: bool,
     /// No snapshot names it any more: it closes once its replies are here.
     pub(super) retired: bool,
@@ -133,6 +149,8 @@ pub(super) struct Upstream {
     headers: HeaderDecoder,
     header: Option<Header>,
     scanner: Scanner,
+    /// On encrypted links.
+    pub(super) cipher: Option<Box<OutgoingCipher>>,
 }
 
 impl Upstream {
@@ -141,6 +159,7 @@ impl Upstream {
             target,
             up: false,
             same_dc,
+            same_rack: false,
             is_torc: false,
             retired: false,
             out: OutBuf::new(),
@@ -157,6 +176,7 @@ impl Upstream {
             headers: HeaderDecoder::default(),
             header: None,
             scanner: Scanner::new(protocol),
+            cipher: None,
         }
     }
 
@@ -182,6 +202,18 @@ impl Upstream {
         id
     }
 
+    /// Appends the frame of one request to a peer.
+    pub(super) fn put_request(&mut self, id: u64, kind: MsgType, version: u8, body: &Frame<'_>) {
+        let head = Head { id, kind, version, same_dc: self.same_dc };
+        match &mut self.cipher {
+            None => {
+                head.put_plain(&mut self.out, body.as_slice().len());
+                body.append_to(&mut self.out);
+            }
+            Some(cipher) => cipher.put(&mut self.out, head, body.as_slice()),
+        }
+    }
+
     /// Requests in flight, tombstones included.
     pub(super) fn in_flight(&self) -> usize {
         self.fifo.len()
@@ -189,14 +221,21 @@ impl Upstream {
 
     /// Bytes the unfinished reply needs at least.
     pub(super) fn need(&self) -> usize {
+        if let Some(header) = self.header.filter(Header::encrypted) {
+            return header.plen as usize;
+        }
         match &self.scanner {
             Scanner::Resp(s) => s.need(),
             Scanner::Memcache(s) => s.need(),
         }
     }
 
-    /// Looks for the next whole reply at the beginning of `buf`.
-    pub(super) fn next_reply(&mut self, buf: &[u8]) -> Result<Option<ReplyFrame>, UpstreamError> {
+    /// Looks for the next whole reply at the beginning of `buf`; an encrypted one is deciphered
+    /// where it stands.
+    pub(super) fn next_reply(
+        &mut self,
+        buf: &mut [u8],
+    ) -> Result<Option<ReplyFrame>, UpstreamError> {
         match self.target {
             Target::Store => {
                 if buf.is_empty() {
@@ -212,7 +251,7 @@ impl Upstream {
         }
     }
 
-    fn next_framed_reply(&mut self, buf: &[u8]) -> Result<Option<ReplyFrame>, UpstreamError> {
+    fn next_framed_reply(&mut self, buf: &mut [u8]) -> Result<Option<ReplyFrame>, UpstreamError> {
         let header = match self.header {
             Some(header) => header,
             None => match self
@@ -224,17 +263,35 @@ impl Upstream {
                 None => return Ok(None),
             },
         };
-        if header.msg_type() != MsgType::Res || header.encrypted() {
+        if header.msg_type() != MsgType::Res {
             return Err(UpstreamError::Frame);
         }
-        let Some(body) = self.scanner.scan(&buf[header.len..])? else { return Ok(None) };
+        let body = match (&self.cipher, header.encrypted()) {
+            (None, false) => Body { at: header.len, len: self.scanner.scan(&buf[header.len..])? },
+            (Some(_), true) => self.open_reply(&header, buf)?,
+            (None, true) | (Some(_), false) => return Err(UpstreamError::Plain),
+        };
+        let Some(len) = body.len else { return Ok(None) };
         self.header = None;
         Ok(Some(ReplyFrame {
-            header: header.len,
-            body,
+            header: body.at,
+            body: len,
             id: Some(header.id),
             version: header.version,
         }))
+    }
+
+    /// Deciphers a whole encrypted answer, which must be one reply exactly.
+    fn open_reply(&mut self, header: &Header, buf: &mut [u8]) -> Result<Body, UpstreamError> {
+        let end = header.len + header.plen as usize;
+        let (Some(cipher), true) = (&self.cipher, buf.len() >= end) else {
+            return Ok(Body { at: header.len, len: None });
+        };
+        let plain = cipher.open(&mut buf[header.len..end]).map_err(|_| UpstreamError::Sealed)?;
+        match self.scanner.scan(&buf[end - plain..end])? {
+            Some(len) if len == plain => Ok(Body { at: end - plain, len: Some(len) }),
+            Some(_) | None => Err(UpstreamError::Unreadable),
+        }
     }
 
     /// After a `None` of [`Upstream::next_reply`]: bytes at the front that belong to no frame.

@@ -28,6 +28,7 @@ impl Core {
         };
         let id = self.dispatcher.borrow_mut().add_client(kind);
         if kind == ClientKind::Peer {
+            self.dispatcher.borrow_mut().set_origin(id, &remote);
             self.remotes.borrow_mut().insert(id, remote);
         }
         let io = Io { write, blocked: false, waker: None };

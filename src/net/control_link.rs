@@ -17,11 +17,14 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::listener::set_options;
+use super::secure::LinkSecurity;
 use crate::gossip::c_format::put_c_gossip_frame;
 use crate::gossip::{Addr, Transmit};
-use crate::proto::dnode::control::{WIRE_HIGHEST, put_control_frame};
+use crate::proto::dnode::control::{WIRE_HIGHEST, put_control_body};
+use crate::proto::dnode::crypto::{BodyCipher, ChunkCipher};
 use crate::proto::dnode::{
-    DATA_PLAIN, Ext, HeaderDecoder, HeaderLimits, MsgType, Role, VERSION_TORC, put_header,
+    DATA_PLAIN, Ext, FLAG_ENCRYPTED, HeaderDecoder, HeaderLimits, MsgType, Role, VERSION_TORC,
+    put_header,
 };
 
 /// Messages that wait for one link at most; more are dropped, the next round says it again.
@@ -55,6 +58,7 @@ pub struct ControlLinks {
     links: HashMap<(Addr, bool), mpsc::Sender<Queued>>,
     /// Held once by every message that is not written yet.
     unwritten: Arc<()>,
+    security: Option<LinkSecurity>,
     proven: mpsc::UnboundedSender<Proven>,
     /// Messages dropped because a link's queue was full.
     pub dropped: u64,
@@ -62,8 +66,13 @@ pub struct ControlLinks {
 
 impl ControlLinks {
     /// No links yet; what they find out is told to `proven`.
-    pub fn new(probe: &'static [u8], proven: mpsc::UnboundedSender<Proven>) -> ControlLinks {
-        ControlLinks { probe, links: HashMap::new(), unwritten: Arc::default(), proven, dropped: 0 }
+    pub fn new(
+        probe: &'static [u8],
+        security: Option<LinkSecurity>,
+        proven: mpsc::UnboundedSender<Proven>,
+    ) -> ControlLinks {
+        let (links, unwritten) = Default::default();
+        ControlLinks { probe, links, unwritten, security, proven, dropped: 0 }
     }
 
     /// True when every message was written or given up.
@@ -71,8 +80,9 @@ impl ControlLinks {
         Arc::strong_count(&self.unwritten) == 1
     }
 
-    /// Sends one message, opening the link when there is none.
-    pub fn send(&mut self, message: Transmit) {
+    /// Sends one message, opening the link when there is none. `same_rack` means the same rack of
+    /// the same datacenter; it decides with [`Transmit::same_dc`] whether a link is encrypted.
+    pub fn send(&mut self, message: Transmit, same_rack: bool) {
         let key = (message.to.clone(), message.kind == MsgType::GossipSyn);
         let message = (message, Arc::clone(&self.unwritten));
         let message = match self.links.get(&key) {
@@ -88,9 +98,12 @@ impl ControlLinks {
         };
         let (link, inbox) = mpsc::channel(QUEUE_MAX);
         let (probe, proven) = (self.probe, self.proven.clone());
+        // Gossip in the C format is for links in plaintext alone.
+        let secure = |s: &LinkSecurity| s.option.encrypts(message.0.same_dc, same_rack) && !key.1;
+        let security = self.security.clone().filter(secure);
         tokio::spawn(async move {
             let to = message.0.to.clone();
-            if let Err(error) = run(message, inbox, probe, proven).await {
+            if let Err(error) = run(message, inbox, probe, security, proven).await {
                 tracing::debug!(%to, %error, "control link");
             }
         });
@@ -103,14 +116,15 @@ async fn run(
     first: Queued,
     mut inbox: mpsc::Receiver<Queued>,
     probe: &[u8],
+    security: Option<LinkSecurity>,
     proven: mpsc::UnboundedSender<Proven>,
 ) -> io::Result<()> {
     let (to, same_dc) = (first.0.to.clone(), first.0.same_dc);
     let torc = first.0.kind.is_control();
-    let ask = torc.then_some(probe);
-    let opened = tokio::time::timeout(OPEN_TIMEOUT, open(&to, same_dc, ask));
-    let mut stream = match opened.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))? {
-        Opened::Ready(stream) => stream,
+    let opening = open(&to, same_dc, torc.then_some(probe), security);
+    let opened = tokio::time::timeout(OPEN_TIMEOUT, opening).await;
+    let (mut stream, cipher) = match opened.unwrap_or_else(|_| Err(timed_out()))? {
+        Opened::Ready(stream, cipher) => (stream, cipher),
         Opened::NotTorc => {
             let _ = proven.send(Proven { addr: to, torc: false });
             return Ok(());
@@ -122,7 +136,7 @@ async fn run(
     let mut id = 1;
     let mut next = Some(first);
     while let Some((message, unwritten)) = next {
-        let frame = frame(&message, id);
+        let frame = frame(&message, id, cipher.as_deref());
         id += 1;
         stream.write_all(&frame).await?;
         drop(unwritten);
@@ -138,49 +152,96 @@ async fn run(
     Ok(())
 }
 
+fn timed_out() -> io::Error {
+    io::ErrorKind::TimedOut.into()
+}
+
 enum Opened {
-    Ready(TcpStream),
+    Ready(TcpStream, Option<Box<ChunkCipher>>),
     NotTorc,
 }
 
-async fn open(to: &Addr, same_dc: bool, ask: Option<&[u8]>) -> io::Result<Opened> {
+async fn open(
+    to: &Addr,
+    same_dc: bool,
+    ask: Option<&[u8]>,
+    security: Option<LinkSecurity>,
+) -> io::Result<Opened> {
     let mut stream = TcpStream::connect((to.host.as_str(), to.port)).await?;
     set_options(&socket2::SockRef::from(&stream));
-    let Some(probe) = ask else { return Ok(Opened::Ready(stream)) };
+    let Some(probe) = ask else { return Ok(Opened::Ready(stream, None)) };
+    let (cipher, data) = match security {
+        None => (None, DATA_PLAIN.to_vec()),
+        Some(security) => {
+            let (cipher, wrapped) = security.new_link().map_err(io::Error::other)?;
+            (Some(Box::new(cipher)), wrapped)
+        }
+    };
     let mut question = Vec::new();
-    let kind = MsgType::Req.code();
-    let len = probe.len() as u64;
-    put_header(&mut question, 0, kind, 0, VERSION_TORC, same_dc, DATA_PLAIN, len);
-    question.extend_from_slice(probe);
+    let head = Head { id: 0, kind: MsgType::Req, same_dc, data: &data };
+    put_frame(&mut question, &head, probe, cipher.as_deref());
     stream.write_all(&question).await?;
     let mut answer = BytesMut::new();
     let mut decoder = HeaderDecoder::default();
+    let mut header = None;
     loop {
         if stream.read_buf(&mut answer).await? == 0 || answer.len() > ANSWER_BYTES_MAX {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let header = decoder.decode(&answer, &HeaderLimits::default()).map_err(io::Error::other)?;
-        // The body is one short line; with it the link is silent from the other side.
-        if let Some(header) = header
-            && answer[header.len..].ends_with(b"\r\n")
-        {
-            return Ok(match header.version >= VERSION_TORC {
-                true => Opened::Ready(stream),
-                false => Opened::NotTorc,
-            });
+        if header.is_none() {
+            let found = decoder.decode(&answer, &HeaderLimits::default());
+            header = found.map_err(io::Error::other)?;
         }
+        // The body is one short line; with it the link is silent from the other side.
+        let Some(header) = header else { continue };
+        let body = &answer[header.len..];
+        let whole = match header.encrypted() {
+            true => body.len() as u64 >= header.plen,
+            false => body.ends_with(b"\r\n"),
+        };
+        if !whole {
+            continue;
+        }
+        return match (header.encrypted() == cipher.is_some(), header.version) {
+            (false, _) => Err(io::Error::other("encrypted otherwise than the question")),
+            (true, VERSION_TORC..) => Ok(Opened::Ready(stream, cipher)),
+            (true, _) => Ok(Opened::NotTorc),
+        };
     }
 }
 
-fn frame(message: &Transmit, id: u64) -> Vec<u8> {
+/// What stands in the header of a frame to a torc node.
+struct Head<'a> {
+    id: u64,
+    kind: MsgType,
+    same_dc: bool,
+    data: &'a [u8],
+}
+
+fn put_frame(out: &mut Vec<u8>, head: &Head<'_>, body: &[u8], cipher: Option<&ChunkCipher>) {
+    let Head { id, kind, same_dc, data } = *head;
+    let (flags, len) = match cipher {
+        None => (0, body.len()),
+        Some(cipher) => (FLAG_ENCRYPTED, cipher.sealed_len(body.len())),
+    };
+    put_header(out, id, kind.code(), flags, VERSION_TORC, same_dc, data, len as u64);
+    match cipher {
+        None => out.extend_from_slice(body),
+        Some(cipher) => cipher.seal(body, out),
+    }
+}
+
+fn frame(message: &Transmit, id: u64, cipher: Option<&ChunkCipher>) -> Vec<u8> {
     let mut out = Vec::new();
     if message.kind == MsgType::GossipSyn {
         put_c_gossip_frame(&mut out, id, message.same_dc, &message.payload);
         return out;
     }
     let ext = Ext { role: Some(Role::Control), wire: Some(WIRE_HIGHEST as u8), stamp: None };
-    let mut data = Vec::new();
+    let (mut data, mut body) = (Vec::new(), Vec::new());
     ext.encode(&mut data);
-    put_control_frame(&mut out, id, message.kind, message.same_dc, &data, &message.payload);
+    put_control_body(&mut body, &message.payload);
+    let head = Head { id, kind: message.kind, same_dc: message.same_dc, data: &data };
+    put_frame(&mut out, &head, &body, cipher);
     out
 }

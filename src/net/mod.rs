@@ -9,6 +9,7 @@ pub mod control_link;
 #[cfg(feature = "admin")]
 pub mod http;
 pub mod listener;
+pub mod secure;
 pub mod store_health;
 pub mod worker;
 

@@ -1,7 +1,7 @@
 //! A worker: one thread, one single-threaded runtime, one dispatcher.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +16,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{AbortHandle, LocalSet};
 
 use super::clock::Clock;
+use super::secure::LinkSecurity;
 use super::store_health::StoreHealth;
 pub use super::stream::Socket;
 use super::stream::WriteHalf;
@@ -23,13 +24,16 @@ use crate::dispatch::failure::Cause;
 use crate::dispatch::scripts::Scripts;
 use crate::dispatch::view::View;
 use crate::dispatch::{
-    ClientId, ClientKind, Conn, Counters, Dispatcher, Embedded, Event, Target, UpId,
+    ClientId, ClientKind, Conn, Counters, Dispatcher, Embedded, Event, LinkRefused, Target, UpId,
 };
 use crate::gossip::Link;
 use crate::ring::PeerId;
 
 /// Bytes one read takes at most while no request is unfinished.
 pub(super) const READ_BYTES: usize = 64 * 1024;
+
+/// Addresses of refused links that are remembered, each for one warning.
+const REFUSED_MAX: usize = 64;
 
 /// The longest a worker sleeps while something is due.
 const TICK_MAX_MS: u64 = 250;
@@ -62,6 +66,8 @@ pub struct Setup {
     pub store_retry_max: Duration,
     /// Whether it is reached.
     pub store_health: Arc<StoreHealth>,
+    /// How links are encrypted, when any is.
+    pub security: Option<LinkSecurity>,
     /// The node's clock.
     pub clock: Clock,
     /// Where peers were last heard, for the failure detector.
@@ -228,6 +234,8 @@ pub(super) struct Core {
     pub(super) setup: Setup,
     /// Where incoming peer links come from.
     pub(super) remotes: RefCell<HashMap<ClientId, String>>,
+    /// Where links came from that were refused.
+    refused: RefCell<HashSet<String>>,
     upstreams: RefCell<HashMap<UpId, Upstream>>,
 }
 
@@ -244,9 +252,12 @@ async fn run(
     mut inbox: mpsc::UnboundedReceiver<Command>,
     connections: Arc<AtomicUsize>,
 ) {
-    let mut dispatcher =
-        Dispatcher::new(number as u64, setup.view.load_full(), setup.embedded.clone());
+    let view = setup.view.load_full();
+    let mut dispatcher = Dispatcher::new(number as u64, view, setup.embedded.clone());
     dispatcher.share_scripts(Arc::clone(&setup.scripts));
+    if let Some(security) = &setup.security {
+        dispatcher.secure_links(security.for_dispatcher());
+    }
     let core = Rc::new(Core {
         number,
         dispatcher: RefCell::new(dispatcher),
@@ -258,6 +269,7 @@ async fn run(
         connections,
         setup,
         remotes: RefCell::default(),
+        refused: RefCell::default(),
         upstreams: RefCell::default(),
     });
     tokio::task::spawn_local(Rc::clone(&core).flush_when_dirty());
@@ -337,9 +349,22 @@ impl Core {
                 let from = self.remotes.borrow().get(&from).cloned().unwrap_or_default();
                 self.tell(Notice::Control { from, kind, body });
             }
+            Event::LinkRefused { from, why } => self.report_refused(from, &why),
             Event::TorcPeer { peer } => {
                 self.tell(Notice::TorcPeer(peer));
             }
+        }
+    }
+
+    /// One warning for each address: a node that is set up wrongly tries again for ever.
+    fn report_refused(&self, from: ClientId, why: &LinkRefused) {
+        let from = self.remotes.borrow().get(&from).cloned().unwrap_or_default();
+        let mut refused = self.refused.borrow_mut();
+        if refused.len() < REFUSED_MAX && !refused.contains(&from) {
+            tracing::warn!(from, "link refused: {why}");
+            refused.insert(from);
+        } else {
+            tracing::debug!(from, "link refused: {why}");
         }
     }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::affinity::Affinity;
-use crate::config::{self, Config, HostPort, KeyspaceScope};
+use crate::config::{self, Config, HostPort, KeyFileError, KeyspaceScope, SecureServer};
 use crate::dispatch::view::{BucketType, BucketTypes, NodeState, Protocol, Settings, View};
 use crate::gossip::{self, Addr, CSettings, Claim, LocalNode, Membership, Millis, Seed};
+use crate::net::secure::LinkSecurity;
 use crate::proto::dnode::control::ControlSeal;
 use crate::proto::dnode::crypto::SecureOption;
 use crate::proto::resp::decode::RequestLimits;
@@ -71,7 +72,7 @@ pub fn membership(config: &Config, own: &HostPort, wall_ms: u64, now: Millis) ->
             send: config.reference_gossip.enabled && !config.cluster.torc_only,
             interval_ms: config.reference_gossip.interval_ms,
             accept: !config.cluster.torc_only && secret.is_none(),
-            secure: SecureOption::None,
+            secure: secure_option(config),
         },
         ..gossip::Settings::new(seal)
     };
@@ -86,6 +87,25 @@ pub fn membership(config: &Config, own: &HostPort, wall_ms: u64, now: Millis) ->
         unix_ms: wall_ms,
     };
     Membership::new(settings, local, seeds(config), wall_ms, now)
+}
+
+/// How links are encrypted; `None` when none is.
+pub fn security(config: &Config) -> Result<Option<LinkSecurity>, KeyFileError> {
+    let option = secure_option(config);
+    if option == SecureOption::None {
+        return Ok(None);
+    }
+    let wrap_key = Arc::new(config.read_pem_key()?);
+    Ok(Some(LinkSecurity { option, wrap_key, mbuf_size: config.peers.mbuf_size }))
+}
+
+fn secure_option(config: &Config) -> SecureOption {
+    match config.peers.secure {
+        SecureServer::Nowhere => SecureOption::None,
+        SecureServer::BetweenRacks => SecureOption::Rack,
+        SecureServer::BetweenDatacenters => SecureOption::Datacenter,
+        SecureServer::Everywhere => SecureOption::All,
+    }
 }
 
 fn seeds(config: &Config) -> Vec<Seed> {

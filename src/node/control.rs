@@ -12,7 +12,7 @@ use super::Shared;
 use super::build::{self, Knobs};
 use super::orders::{Done, Order};
 use crate::dispatch::view::NodeState;
-use crate::gossip::{Addr, Link, Member, Membership, Millis, Reach};
+use crate::gossip::{Addr, Link, Member, Membership, Millis, Reach, Transmit};
 use crate::net::clock::wall_ms;
 use crate::net::control_link::{ControlLinks, Proven};
 use crate::net::worker::Notice;
@@ -40,20 +40,19 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// A control plane around `membership`; what its links find out goes to `proven`.
+    /// A control plane around `membership`.
     pub(super) fn new(
         shared: Arc<Shared>,
         membership: Membership,
         knobs: Knobs,
-        proven: mpsc::UnboundedSender<Proven>,
+        links: ControlLinks,
     ) -> Control {
         let published = membership.version();
-        let probe = shared.view.load().settings.protocol.probe();
         Control {
             shared,
             membership,
             knobs,
-            links: ControlLinks::new(probe, proven),
+            links,
             open: HashMap::new(),
             heard: HashMap::new(),
             published,
@@ -157,7 +156,7 @@ impl Control {
     /// Sends what is to be said, reports what changed, publishes a changed table.
     pub(super) fn settle(&mut self) {
         while let Some(message) = self.membership.poll_transmit() {
-            self.links.send(message);
+            self.transmit(message);
         }
         while let Some(event) = self.membership.poll_event() {
             tracing::info!("ring: {} {} ({})", event.slot, event.kind, event.kind.cause());
@@ -174,6 +173,13 @@ impl Control {
             self.published = self.membership.version();
             self.publish();
         }
+    }
+
+    fn transmit(&mut self, message: Transmit) {
+        let own = &self.membership.local().record().slot;
+        let member = message.peer.and_then(|id| self.membership.member(id));
+        let same_rack = message.same_dc && member.is_some_and(|m| m.record().slot.rack == own.rack);
+        self.links.send(message, same_rack);
     }
 
     fn show(&self) {

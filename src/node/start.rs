@@ -15,11 +15,14 @@ use super::control::Control;
 use super::documents::Documents;
 use super::embedded::executor;
 use super::{Node, Shared, Status, report};
-use crate::config::{AffinityMode, Config, Endpoint, NoOwnAddress, OwnAddress, Store};
+use crate::config::{
+    AffinityMode, Config, Endpoint, KeyFileError, NoOwnAddress, OwnAddress, Store,
+};
 use crate::dispatch::ClientKind;
 use crate::dispatch::view::View;
 use crate::gossip::Millis;
 use crate::net::clock::{Clock, wall_ms};
+use crate::net::control_link::ControlLinks;
 use crate::net::listener::{Listener, accept};
 use crate::net::store_health::StoreHealth;
 use crate::net::worker::{Heard, Notice, Setup, StoreAddress, Worker};
@@ -40,6 +43,9 @@ pub enum StartError {
         /// The reason.
         error: io::Error,
     },
+    /// The key of encrypted links cannot be used.
+    #[error("{0}")]
+    KeyFile(#[from] KeyFileError),
     /// Nobody could connect to this node.
     #[error("{0}")]
     NoOwnAddress(#[from] NoOwnAddress),
@@ -68,6 +74,7 @@ impl Node {
     /// Starts a node in the current runtime, which becomes its control runtime. The admin port
     /// shows and changes `log`.
     pub fn start(config: Config, log: Arc<Log>) -> Result<Node, StartError> {
+        let security = build::security(&config)?;
         #[cfg_attr(not(feature = "documents"), expect(unused_mut))]
         let mut listeners = bind(&config)?;
         let port = listeners.peers.port().unwrap_or(0);
@@ -88,6 +95,7 @@ impl Node {
         let (proven, proven_in) = mpsc::unbounded_channel();
         let embedded = store(&config);
         let setup = setup(&config, &view, &embedded, clock, &heard, notices);
+        let setup = Setup { security: security.clone(), ..setup };
         let store_health = embedded.is_none().then(|| Arc::clone(&setup.store_health));
         let workers: Arc<[Worker]> = (0..config.worker_count())
             .map(|number| Worker::spawn(number, setup.clone()))
@@ -107,7 +115,9 @@ impl Node {
             #[cfg(feature = "documents")]
             documents: Default::default(),
         });
-        let control = Control::new(Arc::clone(&shared), membership, knobs, proven);
+        let probe = shared.view.load().settings.protocol.probe();
+        let links = ControlLinks::new(probe, security, proven);
+        let control = Control::new(Arc::clone(&shared), membership, knobs, links);
         tell(&shared, &listeners, &own);
         #[cfg(feature = "documents")]
         let documents = (listeners.documents.take())
@@ -188,6 +198,7 @@ fn setup(
         store_user: config.auth.store_user.clone(),
         store_password: config.auth.store_password.as_ref().map(|p| p.expose().to_owned()),
         store_retry_max: Duration::from_millis(config.store_link.retry_max_ms),
+        security: None,
         store_health: Arc::new(StoreHealth::new(config.worker_count(), eager)),
         clock,
         heard: Arc::clone(heard),

@@ -11,6 +11,7 @@ mod affinity;
 mod admin;
 mod client;
 mod clients;
+mod encrypted;
 mod faults;
 mod keys_land;
 mod membership;

@@ -63,9 +63,21 @@ impl Drop for Process {
     }
 }
 
+/// A port nobody listens on, given out once. It lies below the range systems take the near end
+/// of connections from, so that none of those takes it before it is listened on.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its number").port()
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 22_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(0x9e37_79b9) % COUNT;
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(number < COUNT, "no free port");
+        let port = (FIRST + (start + number) % COUNT) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A redis-server without persistence, up when this returns.
@@ -172,6 +184,11 @@ impl Node {
         self.redis = Some(redis_process(bin, self.redis_port));
     }
 
+    /// What it logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// Fields of `INFO torc`, or of memcache's `stats`.
     pub fn info(&self, field: &str) -> Option<String> {
         let mut client = Client::try_connect(self.client).ok()?;
@@ -213,6 +230,11 @@ impl Ring {
         }
         ring.wait_settled();
         ring
+    }
+
+    /// More lines of the pool of nodes added from now on.
+    pub fn set_extra(&mut self, extra: &str) {
+        self.layout.extra = extra.to_owned();
     }
 
     /// Starts one more node; it knows the first one.

@@ -143,6 +143,7 @@ impl World {
                 }
             }
             Event::Control { kind, body, .. } => self.nodes[n].control.push((kind, body.to_vec())),
+            Event::LinkRefused { why, .. } => panic!("a node refused another one's link: {why}"),
             Event::TorcPeer { .. } => {}
         }
     }

@@ -167,7 +167,8 @@ fn a_missing_key_of_encrypted_links_is_found_before_the_start() {
     std::fs::write(&file, text).unwrap();
     let error = Config::load(&file, None).unwrap_err();
     std::fs::remove_file(&file).unwrap();
-    let what = "`secure_server_option: all` needs the key file /nonexistent, which is not there";
+    let what = "`secure_server_option: all` needs a key, but the key file /nonexistent cannot be \
+                read: No such file or directory (os error 2)";
     assert_eq!(error.errors[0].what, what);
 }
 

@@ -157,20 +157,23 @@ fn the_stall_rule_counts_from_the_last_sign_of_life() {
 #[test]
 fn a_store_that_speaks_unasked_is_not_listened_to() {
     let mut up = upstream(Target::Store);
-    assert!(matches!(up.next_reply(b""), Ok(None)));
-    assert_eq!(up.next_reply(b"+OK\r\n").unwrap_err(), UpstreamError::Surplus);
+    assert!(matches!(up.next_reply(&mut []), Ok(None)));
+    assert_eq!(up.next_reply(&mut b"+OK\r\n".to_vec()).unwrap_err(), UpstreamError::Surplus);
     up.push(ticket(1, 0), 0);
-    assert_eq!(up.next_reply(b"nonsense\r\n").unwrap_err(), UpstreamError::Unreadable);
+    assert_eq!(
+        up.next_reply(&mut b"nonsense\r\n".to_vec()).unwrap_err(),
+        UpstreamError::Unreadable
+    );
 }
 
 #[test]
 fn a_framed_reply_is_found_at_every_split() {
-    let bytes = frame(1, RES, "$3\r\nabc\r\n");
+    let mut bytes = frame(1, RES, "$3\r\nabc\r\n");
     for split in 0..bytes.len() {
         let mut up = upstream(PEER);
         up.push(ticket(1, 0), 0);
-        assert!(matches!(up.next_reply(&bytes[..split]), Ok(None)), "{split}");
-        let found = up.next_reply(&bytes).unwrap().expect("a whole reply");
+        assert!(matches!(up.next_reply(&mut bytes[..split]), Ok(None)), "{split}");
+        let found = up.next_reply(&mut bytes).unwrap().expect("a whole reply");
         assert_eq!((found.id, found.body), (Some(1), 9));
         assert_eq!(&bytes[found.header..], b"$3\r\nabc\r\n");
     }
@@ -178,8 +181,8 @@ fn a_framed_reply_is_found_at_every_split() {
 
 #[test]
 fn frames_that_are_no_answer_end_the_link() {
-    for bytes in [frame(1, 3, "+OK\r\n"), frame(1, 7, "+OK\r\n"), frame(1, RES, "?\r\n")] {
-        assert!(upstream(PEER).next_reply(&bytes).is_err());
+    for mut bytes in [frame(1, 3, "+OK\r\n"), frame(1, 7, "+OK\r\n"), frame(1, RES, "?\r\n")] {
+        assert!(upstream(PEER).next_reply(&mut bytes).is_err());
     }
 }
 
@@ -190,12 +193,12 @@ fn noise_before_a_frame_is_dropped_as_it_comes() {
     let mut buf = Vec::new();
     for _ in 0..100 {
         buf.extend_from_slice(&[b'x'; 100]);
-        assert!(matches!(up.next_reply(&buf), Ok(None)));
+        assert!(matches!(up.next_reply(&mut buf), Ok(None)));
         buf.drain(..up.take_junk());
         assert!(buf.len() < 128, "{} bytes are kept", buf.len());
     }
     buf.extend_from_slice(&frame(1, RES, ":1\r\n"));
-    let found = up.next_reply(&buf).unwrap().expect("a whole reply");
+    let found = up.next_reply(&mut buf).unwrap().expect("a whole reply");
     assert_eq!(&buf[found.header..], b":1\r\n");
     assert_eq!(up.take_junk(), 0);
 }

@@ -32,11 +32,17 @@ pub fn put_control_frame(
     message: &[u8],
 ) {
     debug_assert!(kind.is_control());
+    let mut body = Vec::new();
+    put_control_body(&mut body, message);
+    put_header(out, id, kind.code(), 0, VERSION_TORC, same_dc, data, body.len() as u64);
+    out.extend_from_slice(&body);
+}
+
+/// Appends the body of a control frame: `message` as one bulk string.
+pub fn put_control_body(out: &mut Vec<u8>, message: &[u8]) {
     let mut number = itoa::Buffer::new();
     let digits = number.format(message.len()).as_bytes();
-    let plen = 1 + digits.len() + 2 + message.len() + 2;
-    put_header(out, id, kind.code(), 0, VERSION_TORC, same_dc, data, plen as u64);
-    out.reserve(plen);
+    out.reserve(1 + digits.len() + 2 + message.len() + 2);
     out.push(b'$');
     out.extend_from_slice(digits);
     out.extend_from_slice(b"\r\n");

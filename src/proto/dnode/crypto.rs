@@ -5,9 +5,20 @@
 //! `mbuf_size - 64` plaintext bytes is enciphered on its own, with PKCS#7 padding and **the key as
 //! IV**, so both ends need the same `mbuf_size`.
 //!
-//! This is the reference's cipher, kept to interoperate. It has no MAC, equal plaintexts give
-//! equal ciphertexts, and RSA-1024 is short: it keeps honest eyes off a link, and stops no
-//! attacker who can change bytes. Keys never reach `Debug` output or an error.
+//! # What it is worth
+//!
+//! This is the reference's cipher, kept to interoperate. It hides values from somebody who only
+//! listens on a link, and no more:
+//!
+//! - The key is the IV of every chunk, so equal requests of a connection have equal ciphertexts,
+//!   and who makes a node encrypt chosen texts learns more than he should.
+//! - There is no authentication code: whoever can change bytes on the link can change values.
+//! - RSA-1024 is within reach of those who can pay for it, and all nodes share one private key, so
+//!   who gets it can read recorded traffic of all links.
+//!
+//! Between datacenters that do not trust the network, run the links through something made for
+//! that: WireGuard or IPsec between the hosts, or TLS proxies in front of the peer ports, with
+//! `secure_server_option: none`. Keys never reach `Debug` output, an error or a log.
 //!
 //! Parity: `Netflix/dynomite` `src/dyn_crypto.c` decrypts with the key of some other connection
 //! when a key fails to unwrap, and enciphers shared buffers in place, which loses data of later
@@ -27,7 +38,7 @@ use sha1::Sha1;
 use super::header::Header;
 
 /// Fallible source of secret random bytes; a parameter everywhere, so that tests are repeatable.
-pub use rsa::rand_core::TryCryptoRng;
+pub use rsa::rand_core::{TryCryptoRng, TryRng};
 
 /// Bytes of a wrapped key: the modulus of RSA-1024, the only size a C node survives.
 pub const WRAPPED_BYTES: usize = 128;
@@ -83,8 +94,19 @@ pub trait BodyCipher {
     /// Appends the ciphertext of `plain` to `out`.
     fn seal(&self, plain: &[u8], out: &mut Vec<u8>);
 
+    /// Deciphers `sealed` where it stands; the plaintext, whose length is returned, ends where
+    /// `sealed` ends. After an error nobody knows what `sealed` holds.
+    fn open_in_place(&self, sealed: &mut [u8]) -> Result<usize, CryptoError>;
+
     /// Appends the plaintext of `sealed` to `out`; on an error `out` is as it was.
-    fn open(&self, sealed: &[u8], out: &mut Vec<u8>) -> Result<(), CryptoError>;
+    fn open(&self, sealed: &[u8], out: &mut Vec<u8>) -> Result<(), CryptoError> {
+        let start = out.len();
+        out.extend_from_slice(sealed);
+        let opened = self.open_in_place(&mut out[start..]);
+        let plain = opened.inspect_err(|_| out.truncate(start))?;
+        out.drain(start..out.len() - plain);
+        Ok(())
+    }
 }
 
 /// Why something secret could not be used. Every one of them closes the connection, and none
@@ -204,6 +226,18 @@ impl ChunkCipher {
         ChunkCipher { aes: Aes128::new(&iv.into()), iv, chunk_plain: mbuf_size - MBUF_OVERHEAD }
     }
 
+    /// The cipher of a connection that this side opens, and the data field of its first frame,
+    /// which brings the key.
+    pub fn for_new_link<R: TryCryptoRng + ?Sized>(
+        wrap_key: &WrapKey,
+        mbuf_size: usize,
+        rng: &mut R,
+    ) -> Result<(ChunkCipher, Vec<u8>), CryptoError> {
+        let key = LinkKey::random(rng)?;
+        let wrapped = wrap_key.wrap(&key, rng)?;
+        Ok((ChunkCipher::new(&key, mbuf_size), wrapped))
+    }
+
     /// Length of the ciphertext of `plain` bytes: the `plen` of the frame.
     pub fn sealed_len(&self, plain: usize) -> usize {
         let rest = plain % self.chunk_plain;
@@ -225,30 +259,32 @@ impl BodyCipher for ChunkCipher {
         }
     }
 
-    fn open(&self, sealed: &[u8], out: &mut Vec<u8>) -> Result<(), CryptoError> {
+    fn open_in_place(&self, sealed: &mut [u8]) -> Result<usize, CryptoError> {
         if sealed.is_empty() || !sealed.len().is_multiple_of(AES_BYTES) {
             return Err(CryptoError::Length(sealed.len()));
         }
-        let before = out.len();
-        out.reserve(sealed.len());
-        let chunk_sealed = padded(self.chunk_plain);
-        for (number, chunk) in sealed.chunks(chunk_sealed).enumerate() {
-            let start = out.len();
-            out.extend_from_slice(chunk);
+        let (full, full_sealed) = (self.chunk_plain, padded(self.chunk_plain));
+        let count = sealed.len().div_ceil(full_sealed);
+        let mut last_len = 0;
+        for (number, chunk) in sealed.chunks_mut(full_sealed).enumerate() {
             let cbc = cbc::Decryptor::inner_iv_init(&self.aes, &self.iv.into());
-            let plain = cbc.decrypt_padded::<Pkcs7>(&mut out[start..]).map(<[u8]>::len);
+            let plain = cbc.decrypt_padded::<Pkcs7>(chunk).map(<[u8]>::len);
             // Every chunk but the last is full, so a short one is a wrong key or mbuf_size.
-            let last = (number + 1) * chunk_sealed >= sealed.len();
-            let full = self.chunk_plain;
+            let last = number + 1 == count;
             match plain {
-                Ok(len) if len == full || (last && len < full) => out.truncate(start + len),
-                Ok(_) | Err(_) => {
-                    out.truncate(before);
-                    return Err(CryptoError::Padding { at: number * chunk_sealed });
-                }
+                Ok(len) if len == full || (last && len < full) => last_len = len,
+                Ok(_) | Err(_) => return Err(CryptoError::Padding { at: number * full_sealed }),
             }
         }
-        Ok(())
+        // The padding goes from between the chunks to the front.
+        let mut end = sealed.len();
+        for number in (0..count).rev() {
+            let start = number * full_sealed;
+            let len = if number + 1 == count { last_len } else { full };
+            sealed.copy_within(start..start + len, end - len);
+            end -= len;
+        }
+        Ok(sealed.len() - end)
     }
 }
 
