@@ -94,6 +94,37 @@ fn acknowledged_quorum_writes_survive_kills_and_restarts() {
     }
 }
 
+/// A rack joins and leaves again while others write at a safe quorum: quorums are counted over the
+/// racks there are, so two of two racks must have a write before the third comes.
+#[test]
+fn a_rack_joins_and_leaves_under_load() {
+    let Some(bin) = redis_bin("join_leave") else { return };
+    let mut ring = Ring::start(Layout {
+        dcs: vec![vec![1, 1]],
+        store: Store::Redis(bin),
+        extra: String::new(),
+    });
+    let writers: Vec<Writer> = (0..3).map(|name| writer(ring.nodes[0].client, name)).collect();
+    for round in 0..2 {
+        progress(&writers, 200);
+        let joined = ring.add("dc1", &format!("x{round}"), 0);
+        ring.wait_settled();
+        progress(&writers, 200);
+        ring.leave(joined);
+        ring.wait_settled();
+    }
+    progress(&writers, 200);
+    let mut errors = Vec::new();
+    for writer in writers {
+        writer.stop.store(true, Ordering::Relaxed);
+        writer.thread.join().expect("no wrong value");
+        errors.append(&mut writer.errors.lock().unwrap());
+    }
+    // The moment a rack's connections open or close is the only one at which a vote can fail.
+    let expected = |e: &String| e.contains("Peer Node") || e.contains("Failed to achieve Quorum");
+    assert!(errors.iter().all(expected), "{errors:?}");
+}
+
 /// Waits until every writer acknowledged `count` more values.
 fn progress(writers: &[Writer], count: u64) {
     let done = |w: &Writer| w.acknowledged.lock().unwrap().values().map(|(v, _)| *v).max();

@@ -13,6 +13,7 @@ use crate::client::Client;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Polls until `done`; panics with `what` when it never is.
+#[allow(clippy::disallowed_methods)]
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -280,6 +281,17 @@ impl Ring {
         node.start();
         self.nodes.push(node);
         number
+    }
+
+    /// Lets a node leave for good, as an operator does, and ends it.
+    pub fn leave(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        let status = Command::new(env!("CARGO_BIN_EXE_torc"))
+            .args(["leave", "--admin", &format!("127.0.0.1:{}", node.admin)])
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.is_ok_and(|s| s.success()), "torc leave");
+        node.kill();
     }
 
     /// Waits until all running nodes name the same ring and can use every running node.
