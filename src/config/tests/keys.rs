@@ -63,6 +63,7 @@ fn all_names_of_the_reference_are_accepted_and_those_without_effect_named_once()
              (see `timeout`), `dyn_write_timeout` (see `timeout`), `max_msgs` (see `limits`), \
              `recon_iv_file`, `recon_key_file`, `server_connections` (see \
              `datastore_connections`), `stats_interval`",
+            "without effect in this version: `read_repairs_enabled`",
             "other than in Dynomite: `preconnect: false` takes effect, `auto_eject_hosts: false` \
              takes effect, `env` is obeyed: the EC2_ variables are not read",
         ]
