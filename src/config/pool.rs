@@ -51,13 +51,13 @@ section! {
         pub(super) backlog: Option<u32> = None,
         /// Without effect, as in the reference; see `limits.client_connections`.
         pub(super) client_connections: Option<u32> = None,
-        /// Connect to store and peers at start rather than at the first request. Default: true.
+        /// Without effect: store and peers are always connected to at start.
         pub(super) preconnect: Option<bool> = None,
-        /// Back off from a store that keeps failing. Default: true.
+        /// Without effect: a store that keeps failing is always backed off from.
         pub(super) auto_eject_hosts: Option<bool> = None,
         /// Longest pause between attempts to reach the store, milliseconds. 0 or absent: 10000.
         pub(super) server_retry_timeout: Option<u32> = None,
-        /// Failures in a row before the pauses begin. 0 or absent: 3.
+        /// Without effect: pauses begin with the first failure; see `server_retry_timeout`.
         pub(super) server_failure_limit: Option<u32> = None,
         /// Connections to the store, per worker. 0 or absent: 1.
         pub(super) datastore_connections: Option<u16> = None,
@@ -66,7 +66,8 @@ section! {
         /// Connections to each peer of another datacenter, per worker. 0 or absent: 1.
         pub(super) remote_peer_connections: Option<u16> = None,
         /// Where peers besides `dyn_seeds` come from: `simple_provider` (nowhere),
-        /// `florida_provider` (HTTP), `dns_provider`. Default: simple_provider.
+        /// `florida_provider` (HTTP), `dns_provider`; only the first has an effect yet. Default:
+        /// simple_provider.
         pub(super) dyn_seed_provider: Option<SeedProvider> = None,
         /// The other nodes, each `host:port:rack:dc:tokens [name]`. Default: none.
         pub(super) dyn_seeds: Option<Vec<Seed>> = None,
@@ -101,7 +102,7 @@ section! {
         /// Which environment variables tell the own address: `aws` EC2_PUBLIC_HOSTNAME,
         /// EC2_PUBLIC_IPV4, EC2_LOCAL_IPV4; any other word the same without EC2_. Default: aws.
         pub(super) env: Option<String> = None,
-        /// Most messages a second on one peer connection. 0 or absent: 50000.
+        /// Without effect: links are bounded by what waits on them, see `limits`.
         pub(super) conn_msg_rate: Option<u32> = None,
         /// Level of reads. Default: DC_ONE.
         pub(super) read_consistency: Option<Consistency> = None,

@@ -4,21 +4,26 @@ use super::error::Sources;
 use super::model::{Config, PEER_PORT, SECURE_PEER_PORT, Store};
 use super::node::{Node, Value};
 use super::pool::Pool;
+use super::words::SeedProvider;
 use crate::hash::HashType;
 use crate::ring::Consistency;
 
 /// Dynomite's names that have no effect, and what to use instead.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("auto_eject_hosts", ""),
     ("client_connections", "limits.client_connections"),
+    ("conn_msg_rate", ""),
     ("distribution", ""),
     ("dyn_connections", ""),
     ("dyn_port", "dyn_listen"),
     ("dyn_read_timeout", "timeout"),
     ("dyn_write_timeout", "timeout"),
     ("max_msgs", "limits"),
+    ("preconnect", ""),
     ("recon_iv_file", ""),
     ("recon_key_file", ""),
     ("server_connections", "datastore_connections"),
+    ("server_failure_limit", "server_retry_timeout"),
     ("stats_interval", ""),
 ];
 
@@ -31,8 +36,9 @@ const NOT_YET: &[&[&str]] = &[
     &["limits", "request_depth_max"],
 ];
 
-/// `vnode` is what every ring here does, so it deserves no warning.
-const DISTRIBUTION: &str = "vnode";
+/// Values that say what is done anyway deserve no warning.
+const DONE_ANYWAY: &[(&str, &str)] =
+    &[("auto_eject_hosts", "true"), ("distribution", "vnode"), ("preconnect", "true")];
 
 /// The largest number the reference keeps in its fields of eight bits.
 const SHORT_MAX: u64 = 255;
@@ -54,6 +60,12 @@ pub(super) fn all(
         list.push(format!("dyn_seeds: {seed} is this node itself and is left out"));
     }
     list.extend(ring(config));
+    if config.seed_provider != SeedProvider::Simple {
+        list.push(format!(
+            "`dyn_seed_provider: {}` is not asked yet: peers come from `dyn_seeds` and gossip",
+            config.seed_provider
+        ));
+    }
     if let (Store::Server(_), Some(at)) = (&config.store, root.find(&["embedded"])) {
         let line = sources.line_of(at);
         list.push(format!("{line}: `embedded` has no effect without `datastore: embedded`"));
@@ -72,7 +84,10 @@ fn without_effect(root: &Node) -> Option<String> {
     let named: Vec<String> = WITHOUT_EFFECT
         .iter()
         .filter(|(key, _)| root.get(key).is_some())
-        .filter(|(key, _)| *key != "distribution" || text_of(root, key) != Some(DISTRIBUTION))
+        .filter(|(key, _)| {
+            let text = text_of(root, key).unwrap_or_default();
+            !DONE_ANYWAY.contains(&(*key, text))
+        })
         .map(|(key, instead)| match instead.is_empty() {
             true => format!("`{key}`"),
             false => format!("`{key}` (see `{instead}`)"),
@@ -100,17 +115,7 @@ fn not_yet(config: &Config, root: &Node) -> Option<String> {
 fn differs(config: &Config, root: &Node) -> Option<String> {
     let mut named = Vec::new();
     let value = |key| text_of(root, key);
-    for key in ["preconnect", "auto_eject_hosts"] {
-        if value(key) == Some("false") {
-            named.push(format!("`{key}: false` takes effect"));
-        }
-    }
-    for key in [
-        "datastore_connections",
-        "local_peer_connections",
-        "remote_peer_connections",
-        "server_failure_limit",
-    ] {
+    for key in ["datastore_connections", "local_peer_connections", "remote_peer_connections"] {
         if value(key).and_then(|v| v.parse().ok()).is_some_and(|n: u64| n > SHORT_MAX) {
             named.push(format!("`{key}` is not cut to 8 bits"));
         }

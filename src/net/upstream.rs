@@ -25,6 +25,9 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// used within two seconds.
 const RETRY_PEER_MAX: Duration = Duration::from_millis(1000);
 
+/// A connection that was lost sooner was refused in effect: the pauses go on growing.
+const SETTLED_MS: u64 = 1000;
+
 /// How long one attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -46,9 +49,13 @@ impl Core {
             match self.connect(address.as_ref()).await {
                 Ok((read, write)) => {
                     tracing::info!(?target, "connected");
-                    (pause, told) = (RETRY_FIRST, false);
+                    told = false;
                     self.note_open(up);
+                    let opened_ms = self.setup.clock.now().mono_ms();
                     let cause = self.run_upstream(up, target, read, write).await;
+                    if self.setup.clock.now().mono_ms() - opened_ms >= SETTLED_MS {
+                        pause = RETRY_FIRST;
+                    }
                     self.note_lost(up, cause);
                     tracing::info!(?target, cause = cause.text(), "connection lost");
                     self.lose_upstream(up, cause);

@@ -58,14 +58,17 @@ fn all_names_of_the_reference_are_accepted_and_those_without_effect_named_once()
     assert_eq!(
         warnings,
         [
-            "without effect: `client_connections` (see `limits.client_connections`), \
-             `distribution`, `dyn_connections`, `dyn_port` (see `dyn_listen`), `dyn_read_timeout` \
-             (see `timeout`), `dyn_write_timeout` (see `timeout`), `max_msgs` (see `limits`), \
+            "without effect: `auto_eject_hosts`, `client_connections` (see \
+             `limits.client_connections`), `conn_msg_rate`, `distribution`, `dyn_connections`, \
+             `dyn_port` (see `dyn_listen`), `dyn_read_timeout` (see `timeout`), \
+             `dyn_write_timeout` (see `timeout`), `max_msgs` (see `limits`), `preconnect`, \
              `recon_iv_file`, `recon_key_file`, `server_connections` (see \
-             `datastore_connections`), `stats_interval`",
+             `datastore_connections`), `server_failure_limit` (see `server_retry_timeout`), \
+             `stats_interval`",
             "without effect in this version: `read_repairs_enabled`",
-            "other than in Dynomite: `preconnect: false` takes effect, `auto_eject_hosts: false` \
-             takes effect, `env` is obeyed: the EC2_ variables are not read",
+            "other than in Dynomite: `env` is obeyed: the EC2_ variables are not read",
+            "`dyn_seed_provider: florida_provider` is not asked yet: peers come from `dyn_seeds` \
+             and gossip",
         ]
     );
     assert_eq!(config.data_store, Protocol::Memcache);
