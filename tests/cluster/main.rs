@@ -7,8 +7,8 @@
 // A test binary has no callers: what its modules share is not public to anybody.
 #![allow(unreachable_pub)]
 
-mod affinity;
 mod admin;
+mod affinity;
 mod client;
 mod clients;
 mod encrypted;
