@@ -100,7 +100,9 @@ mod tests {
     proptest! {
         #[test]
         fn searches_agree_with_a_loop_over_slots(
-            slots in prop::array::uniform4(prop_oneof![Just(0u16), Just(1), Just(0x8000), any::<u16>()]),
+            slots in prop::array::uniform4(
+                prop_oneof![Just(0u16), Just(1), Just(0x8000), any::<u16>()],
+            ),
             wanted in prop_oneof![1u16..4, Just(0x8000), Just(0x8001)],
         ) {
             let word = (0..4).fold(0, |word, slot| set(word, slot, slots[slot]));

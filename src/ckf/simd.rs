@@ -197,7 +197,10 @@ mod tests {
             words in prop::collection::vec(
                 prop::array::uniform4(prop_oneof![0u16..4, Just(0x8000), any::<u16>()]), 64),
             stride_bits in 0u32..5,
-            wanted in prop::collection::vec((prop_oneof![1u16..4, Just(0x8000)], 0u32..64, 0u32..64), 1..20),
+            wanted in prop::collection::vec(
+                (prop_oneof![1u16..4, Just(0x8000)], 0u32..64, 0u32..64),
+                1..20,
+            ),
         ) {
             let packed: Vec<u64> = words
                 .iter()

@@ -138,7 +138,6 @@ impl Dispatcher {
         self.new_slot(Owner::Client(request.client), stage, request.envelope, now)
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn ask_part(
         &mut self,
         view: &View,

@@ -191,7 +191,6 @@ impl Dispatcher {
     }
 
     /// Takes one encrypted frame; `false` when more bytes are needed.
-    #[allow(clippy::too_many_arguments)] // those of its siblings in peer_requests.rs
     pub(super) fn sealed_frame(
         &mut self,
         view: &View,

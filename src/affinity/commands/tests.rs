@@ -131,7 +131,8 @@ fn mistakes_are_named() {
         ("TORC.KV MOVED 1 0 1", "-ERR syntax error, expected STORED, REMOVED or CLEARED"),
         (
             "TORC.KV STORED 1 0 - 1",
-            "-ERR syntax error, expected STORED [DOMAIN name] worker rank parent|- id hash [id hash ...]",
+            "-ERR syntax error, expected STORED [DOMAIN name] worker rank parent|- id hash \
+             [id hash ...]",
         ),
         ("TORC.KV CLEARED 1 0 5", "-ERR syntax error, expected CLEARED [DOMAIN name] worker rank"),
         ("TORC.KV STORED 1 4294967296 - 1 1", "-ERR '4294967296' is not a rank"),

@@ -147,7 +147,6 @@ impl HeaderDecoder {
 
 /// Appends a header, byte for byte as a C node writes it. `plen` is the true length of the body
 /// that follows; neither `data` nor the body may be empty.
-#[allow(clippy::too_many_arguments)]
 pub fn put_header(
     out: &mut Vec<u8>,
     id: u64,
