@@ -15,6 +15,7 @@ use bytes::BytesMut;
 use super::client::ClientId;
 use super::gather::Said;
 use super::peer_requests::envelope_of;
+use super::plan::{Hop, Leg, Plan, Standing};
 use super::requests::Stop;
 use super::upstream::{Target, UpId};
 use super::view::{Now, Protocol, View};
@@ -26,6 +27,7 @@ use crate::proto::dnode::crypto::{
 };
 use crate::proto::dnode::{DATA_PLAIN, FLAG_ENCRYPTED, Header, MsgType, put_header};
 use crate::proto::outbuf::{OutBuf, SHARE_MIN};
+use crate::ring::ReplicaSet;
 
 /// Keys one incoming link may bring. A node sends one; each costs an RSA operation here.
 const KEYS_MAX: u32 = 16;
@@ -188,6 +190,39 @@ impl Dispatcher {
             link.plain_by = self.views;
         }
         link.plain_by == self.views
+    }
+
+    /// Lets no C node pass on what it would lose: a request of more than one chunk that came
+    /// encrypted and goes on encrypted (measured under `rack` and `all`). In its place every rack
+    /// of its datacenter is asked from here.
+    pub(super) fn spread_forwards(
+        &self,
+        view: &View,
+        owners: ReplicaSet<'_>,
+        request: usize,
+        plan: &mut Plan,
+    ) {
+        let Some(security) = &self.security else { return };
+        // Half of a chunk is far enough from its edge, whatever headers are counted in.
+        if !security.option.encrypts(true, false) || request < security.mbuf_size / 2 {
+            return;
+        }
+        let lossy = |leg: &Leg| leg.hop == Hop::Forward && !self.is_torc(view, leg.peer);
+        while let Some(at) = plan.legs.iter().position(lossy) {
+            let Leg { rack, role, .. } = plan.legs.remove(at);
+            let dcs = &mut view.topology.remote_dcs().iter();
+            let racks = dcs.find(|dc| dc.racks.contains(&rack.into())).map(|dc| dc.racks.clone());
+            for rack in racks.unwrap_or_default() {
+                let owner = owners.owner(rack);
+                let standing = owner.map(|peer| self.links.standings()[peer.0 as usize]);
+                match (owner, standing) {
+                    (Some(peer), Some(Standing::Usable | Standing::Joining)) => {
+                        plan.legs.push(Leg { peer, rack: rack as u16, hop: Hop::Peer, role });
+                    }
+                    _ => plan.missed.push((rack as u16, owner)),
+                }
+            }
+        }
     }
 
     /// Takes one encrypted frame; `false` when more bytes are needed.

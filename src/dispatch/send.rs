@@ -120,6 +120,7 @@ impl Dispatcher {
             local_only: ask.local_only,
         };
         plan::plan(&question, self.links.standings(), plan)?;
+        self.spread_forwards(view, question.owners, ask.frame.as_slice().len(), plan);
         Ok(terms.level)
     }
 

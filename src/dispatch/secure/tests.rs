@@ -437,3 +437,62 @@ fn a_deciphered_request_waits_for_a_full_store_and_is_served_then() {
 fn view_parts() -> Box<View> {
     Box::new(Arc::into_inner(view(1, ("dc1", "r1"))).unwrap())
 }
+
+/// Types of the request frames that go to two racks of another datacenter, heartbeats left out.
+fn types_sent(option: SecureOption, is_torc: bool, value: usize) -> Vec<Vec<MsgType>> {
+    let places = [("dc1", "r1"), ("dc2", "r1"), ("dc2", "r2")];
+    let peer = |id: u32| Peer {
+        id: PeerId(id),
+        name: format!("n{id}"),
+        host: format!("10.0.0.{id}"),
+        port: 8101,
+        dc: places[id as usize].0.into(),
+        rack: places[id as usize].1.into(),
+        tokens: vec![DynToken::from_u32(0)],
+        state: PeerState::Normal,
+        reachable: true,
+        is_local: id == 0,
+        is_torc,
+    };
+    let topology = Topology::build((0..3).map(peer).collect()).unwrap();
+    let view = View { topology, ..*view_parts() };
+    let mut asking = Dispatcher::new(0, Arc::new(view), Some(Arc::new(Shelf::default())));
+    asking.secure_links(security(option, MBUF));
+    let ups: Vec<UpId> = std::iter::from_fn(|| asking.poll_event())
+        .filter_map(|event| match event {
+            Event::Connect { up, .. } => Some(up),
+            _ => None,
+        })
+        .collect();
+    ups.iter().for_each(|up| asking.on_upstream_state(*up, true, Cause::Closed, now()));
+    let user = asking.add_client(ClientKind::Client);
+    let mut request = Vec::new();
+    encode::command(&mut request, [&b"SET"[..], b"k", &vec![b'v'; value]]);
+    asking.on_client_bytes(user, &mut BytesMut::from(&request[..]), now());
+    let sent = |up: &UpId| {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let n = asking.output(Conn::Upstream(*up), &mut slices);
+        let wire = slices[..n].iter().flat_map(|s| s.to_vec()).collect::<Vec<u8>>();
+        let small = |header: &Header| header.plen < 64 && value > 64;
+        let types = frames_by_type(&wire).into_iter().filter(|header| !small(header));
+        types.map(|header| header.msg_type()).collect()
+    };
+    ups.iter().map(sent).collect()
+}
+
+fn frames_by_type(wire: &[u8]) -> Vec<Header> {
+    frames(wire).into_iter().map(|(header, _)| header).collect()
+}
+
+#[test]
+fn what_a_c_node_would_lose_on_its_second_hop_is_sent_to_each_rack() {
+    let forwarded = vec![vec![MsgType::ReqForward], vec![]];
+    let direct = vec![vec![MsgType::Req], vec![MsgType::Req]];
+    for option in [SecureOption::Rack, SecureOption::All] {
+        assert_eq!(types_sent(option, false, 20_000), direct, "{option:?}");
+        assert_eq!(types_sent(option, false, 1_000), forwarded, "{option:?}: one chunk");
+        assert_eq!(types_sent(option, true, 20_000), forwarded, "{option:?}: torc");
+    }
+    // Inside a datacenter the second hop is in plaintext.
+    assert_eq!(types_sent(SecureOption::Datacenter, false, 20_000), forwarded);
+}
