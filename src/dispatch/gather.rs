@@ -1,6 +1,8 @@
 //! From the replies of several replicas to one answer: the verdict machine of the quorum levels.
 //!
-//!     waiting --reply--> waiting | agreed(reply) | differing(first arrived) | failed(cause)
+//! ```text
+//! waiting --reply--> waiting | agreed(reply) | differing(first arrived) | failed(cause)
+//! ```
 //!
 //! The rules are `spec/consistency.md` section 3 without its defects: any number of racks,
 //! bodies compared and never headers, an unreachable replica is an error at once (section 10).

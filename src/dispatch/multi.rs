@@ -1,7 +1,9 @@
 //! MULTI, EXEC, DISCARD: transactions of a client, queued by the node and sent as one block to
 //! the one owner of all their keys (decision F2).
 //!
-//!     none --MULTI--> open --command--> open | failed --EXEC, DISCARD--> none
+//! ```text
+//! none --MULTI--> open --command--> open | failed --EXEC, DISCARD--> none
+//! ```
 //!
 //! A command that cannot be part of it (unknown, keys of another owner, one that waits) is
 //! refused when it comes, and EXEC then discards the whole, as Redis does. WATCH is not offered.
