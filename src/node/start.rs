@@ -168,6 +168,8 @@ fn store(config: &Config) -> Option<Arc<MemoryStore>> {
         memory_bytes_max: config.embedded.memory_bytes_max.as_usize() as u64,
         keys_max: config.embedded.keys_max,
         events_max: if followed { affinity::EVENTS_MAX } else { 0 },
+        // Two nodes must not make the same random picks.
+        seed: wall_ms() ^ u64::from(std::process::id()).rotate_left(32),
         ..StoreSettings::default()
     };
     matches!(config.store, Store::Embedded).then(|| Arc::new(MemoryStore::new(settings())))
