@@ -11,8 +11,8 @@ use super::lanes::Lanes;
 use super::member::Change;
 use crate::ckf::adapter::{AdapterError, LocalCkfAdapter};
 use crate::ckf::consumer::{
-    ClaimError, ConsumerConfig, ConsumerError, GlobalCkfIndexer, LANES, PrefixDepths,
-    VERIFICATION_WINDOW_DEFAULT,
+    ClaimError, ConsumerConfig, ConsumerError, GlobalCkfIndexer, LANES, LINEAR_POSITIONS_DEFAULT,
+    PrefixDepths, VERIFICATION_WINDOW_DEFAULT,
 };
 use crate::ckf::digest;
 use crate::ckf::format::{CkfFormat, DEFAULT_SEED, FormatError};
@@ -21,15 +21,20 @@ use crate::ckf::identity::{
     ConsumerInstanceId, DcId, IndexerDomainId, LaneLease, PoolId, ProducerIdentity,
 };
 use crate::ckf::producer::{
-    Applied, BuildError, DcCkfState, ProducerConfig, ProducerCounters, ProducerSizes, RouterEvent,
-    Source,
+    Applied, BuildError, DcCkfState, EventData, ProducerConfig, ProducerCounters, ProducerSizes,
+    RouterEvent, Source,
 };
 use crate::ckf::ringkey::KeyProtocol;
 
 /// The lane of the own datacenter.
 const OWN_LANE: u8 = 0;
-/// Changes of a member published together.
-const CHANGES_PER_BATCH: u32 = 256;
+/// Changes of a member applied together, so that their memory is fetched together.
+const CHANGES_PER_EVENT: usize = 64;
+/// Events of a member published together.
+const EVENTS_PER_BATCH: u32 = 16;
+
+/// Keys of a chain that are looked at in order; beyond them a hole can be missed.
+const KEYS_IN_ORDER: usize = 4096;
 
 /// What the hashes of a domain stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +158,11 @@ impl Domain {
     /// A domain whose lanes are empty and not ready.
     pub fn new(spec: DomainSpec) -> Result<Domain, DomainError> {
         let format = CkfFormat::for_blocks(DEFAULT_SEED, spec.expected)?;
+        let linear_positions = match spec.kind {
+            // Keys go in any order, so chains of them have holes.
+            Kind::Keys(_) => KEYS_IN_ORDER,
+            Kind::Blocks { .. } => LINEAR_POSITIONS_DEFAULT,
+        };
         let pool = |dc: &String| Some(pool(&spec.id, digest::dc_id(dc)));
         let indexer = GlobalCkfIndexer::new(ConsumerConfig {
             consumer: spec.consumer,
@@ -160,6 +170,7 @@ impl Domain {
             format,
             lanes: spec.datacenters.iter().map(pool).collect(),
             verification_window: VERIFICATION_WINDOW_DEFAULT,
+            linear_positions,
         })?;
         let lanes = Lanes::new(spec.datacenters.iter().cloned(), spec.stale_after_ms);
         let complete = AtomicBool::new(true);
@@ -203,7 +214,7 @@ impl Domain {
     /// takeover of the pool; `table_seed` is any number outsiders do not know.
     pub fn publish(&self, incarnation: u64, table_seed: u64) -> Result<(), DomainError> {
         let per_batch = match self.spec.kind {
-            Kind::Keys(_) => CHANGES_PER_BATCH,
+            Kind::Keys(_) => EVENTS_PER_BATCH,
             Kind::Blocks { .. } => 1,
         };
         let state = DcCkfState::new(ProducerConfig {
@@ -301,11 +312,7 @@ impl Domain {
     ) -> Result<(), NotTaken> {
         let mut guard = self.producer();
         let producer = guard.as_mut().ok_or(NotTaken::NotPublisher)?;
-        for change in changes {
-            let event = match change {
-                Change::Stored(hash) => RouterEvent::stored_key(source, hash.0),
-                Change::Removed(hash) => RouterEvent::removed_keys(source, [hash.0]),
-            };
+        for event in events_of(source, changes) {
             producer.apply(&event)?;
         }
         producer.publish_rest()?;
@@ -369,6 +376,26 @@ impl Producer {
     }
 }
 
+/// Changes as events: runs of one kind go together, at most [`CHANGES_PER_EVENT`] of them.
+fn events_of(source: Source, changes: &[Change]) -> impl Iterator<Item = RouterEvent> + '_ {
+    let stored = |change: &Change| matches!(change, Change::Stored(_));
+    let runs = changes.chunk_by(move |a, b| stored(a) == stored(b));
+    runs.flat_map(|run| run.chunks(CHANGES_PER_EVENT)).map(move |run| {
+        let hash = |change: &Change| match change {
+            Change::Stored(hash) | Change::Removed(hash) => *hash,
+        };
+        let hashes = run.iter().map(hash);
+        match run.first() {
+            Some(Change::Removed(_)) => {
+                RouterEvent::removed_keys(source, hashes.map(|hash| hash.0))
+            }
+            Some(Change::Stored(_)) | None => {
+                RouterEvent::device(source, EventData::Appeared(hashes.collect()))
+            }
+        }
+    })
+}
+
 fn pool(domain: &IndexerDomainId, dc_id: DcId) -> PoolId {
     PoolId { indexer_domain: *domain, dc_id }
 }
@@ -377,7 +404,7 @@ fn pool(domain: &IndexerDomainId, dc_id: DcId) -> PoolId {
 pub(super) mod tests {
     use super::*;
     use crate::ckf::hashing::ExternalId;
-    use crate::ckf::producer::{EventData, StoredBlock};
+    use crate::ckf::producer::StoredBlock;
     use crate::ckf::ringkey::{ring_key_domain, ring_key_hash};
 
     pub(in crate::affinity) fn spec(name: &str, kind: Kind, dcs: &[&str]) -> DomainSpec {

@@ -13,14 +13,24 @@ use super::hashing::SequenceHash;
 pub const ALTERNATE_DOMAIN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Where one hash lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Address {
-    /// Never zero.
-    pub fingerprint: u16,
     /// The bucket tried first.
     pub bucket_a: u32,
     /// The other one.
     pub bucket_b: u32,
+    /// Never zero.
+    pub fingerprint: u16,
+    /// No padding is left, so that an array of these is cleared at once.
+    unused: u16,
+}
+
+impl Address {
+    /// An address from its parts.
+    #[inline]
+    pub fn new(fingerprint: u16, bucket_a: u32, bucket_b: u32) -> Address {
+        Address { bucket_a, bucket_b, fingerprint, unused: 0 }
+    }
 }
 
 /// Address arithmetic of one checked format.
@@ -43,7 +53,7 @@ impl Addressing {
         let mixed = xxh3_64_with_seed(&hash.0.to_le_bytes(), self.seed);
         let fingerprint = (mixed as u16).max(1);
         let bucket_a = (mixed >> 16) as u32 & self.mask;
-        Address { fingerprint, bucket_a, bucket_b: bucket_a ^ self.delta(fingerprint) }
+        Address::new(fingerprint, bucket_a, bucket_a ^ self.delta(fingerprint))
     }
 
     /// The other bucket of a fingerprint that lies in `bucket`.

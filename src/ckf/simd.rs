@@ -29,6 +29,26 @@ pub(crate) fn prefetch<T>(place: &T) {
     let _ = place;
 }
 
+/// Brings the row of `bucket` near: one cache line, or two when it has sixteen words.
+#[inline(always)]
+pub(crate) fn prefetch_row(rows: &[Row], stride_bits: u32, bucket: u32) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start =
+            rows.as_ptr().cast::<AtomicU64>().wrapping_add((bucket as usize) << stride_bits);
+        // SAFETY: as in `prefetch`: nothing is read, so even an address outside would be harmless.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(start.cast());
+            if stride_bits > 3 {
+                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(8).cast());
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (rows, stride_bits, bucket);
+}
+
 /// Asks the system to back a large table that is about to be filled by large pages.
 pub(crate) fn advise_huge_pages<T>(table: &mut Vec<T>) {
     #[cfg(target_os = "linux")]
@@ -55,7 +75,7 @@ pub(crate) fn advise_huge_pages<T>(table: &mut Vec<T>) {
 pub(crate) enum Kernel {
     /// Word by word, anywhere.
     Portable,
-    /// Four lanes at a time. Only [`Kernel::detect`] makes this value.
+    /// Eight lanes at a time. Only [`Kernel::detect`] makes this value.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2Proof),
 }
@@ -87,20 +107,24 @@ pub(crate) fn probe(
     addresses: &[Address],
     masks: &mut [u16],
 ) {
-    match kernel {
+    match (kernel, stride_bits) {
+        // SAFETY (both): an `Avx2Proof` exists only where AVX2 was detected.
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2(Avx2Proof(())) if stride_bits >= 2 => {
-            // SAFETY: an `Avx2Proof` exists only where AVX2 was detected.
-            unsafe { avx2::probe(rows, stride_bits, addresses, masks) }
-        }
-        _ => probe_portable(rows, stride_bits, addresses, masks),
+        (Kernel::Avx2(Avx2Proof(())), 4) => unsafe { avx2::probe::<16>(rows, addresses, masks) },
+        #[cfg(target_arch = "x86_64")]
+        (Kernel::Avx2(Avx2Proof(())), 3) => unsafe { avx2::probe::<8>(rows, addresses, masks) },
+        (_, 4) => probe_portable::<16>(rows, addresses, masks),
+        (_, 3) => probe_portable::<8>(rows, addresses, masks),
+        (_, 2) => probe_portable::<4>(rows, addresses, masks),
+        (_, 1) => probe_portable::<2>(rows, addresses, masks),
+        (_, _) => probe_portable::<1>(rows, addresses, masks),
     }
 }
 
-fn probe_portable(rows: &[Row], stride_bits: u32, addresses: &[Address], masks: &mut [u16]) {
+fn probe_portable<const STRIDE: usize>(rows: &[Row], addresses: &[Address], masks: &mut [u16]) {
     for (at, mask) in addresses.iter().zip(masks) {
-        let a = row(rows, stride_bits, at.bucket_a);
-        let b = row(rows, stride_bits, at.bucket_b);
+        let a = row::<STRIDE>(rows, at.bucket_a);
+        let b = row::<STRIDE>(rows, at.bucket_b);
         *mask = 0;
         for (lane, (a, b)) in a.iter().zip(b).enumerate() {
             let hit = bucket::contains(a.load(Ordering::Relaxed), at.fingerprint)
@@ -112,9 +136,11 @@ fn probe_portable(rows: &[Row], stride_bits: u32, addresses: &[Address], masks: 
 
 /// The words of one bucket.
 #[inline(always)]
-fn row(rows: &[Row], stride_bits: u32, bucket: u32) -> &[AtomicU64] {
-    let start = (bucket as usize) << stride_bits;
-    &rows[start / LANES].0[start % LANES..][..1 << stride_bits]
+fn row<const STRIDE: usize>(rows: &[Row], bucket: u32) -> &[AtomicU64; STRIDE] {
+    let per_row = LANES / STRIDE;
+    let (row, part) = (bucket as usize / per_row, bucket as usize % per_row);
+    let (parts, _) = rows[row].0.as_chunks::<STRIDE>();
+    &parts[part]
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -122,62 +148,95 @@ mod avx2 {
     use super::{Address, AtomicU64, Row, row};
     use std::arch::asm;
     use std::arch::x86_64::{
-        __m128i, __m256i, _mm256_castsi256_pd, _mm256_cmpeq_epi16, _mm256_cmpeq_epi64,
-        _mm256_movemask_pd, _mm256_or_si256, _mm256_set_m128i, _mm256_set1_epi16,
-        _mm256_setzero_si256,
+        __m128i, __m256i, _mm256_castsi256_ps, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32,
+        _mm256_movemask_ps, _mm256_or_si256, _mm256_packs_epi16, _mm256_set_m128i,
+        _mm256_set1_epi16, _mm256_setzero_si256,
     };
 
-    /// Lanes compared at once.
-    const WIDTH: usize = 4;
-
-    /// See [`super::probe`]. Needs `stride_bits >= 2`, else it compares nothing.
+    /// See [`super::probe`]. `STRIDE` is 8 or 16.
     #[target_feature(enable = "avx2")]
-    pub(super) fn probe(rows: &[Row], stride_bits: u32, addresses: &[Address], masks: &mut [u16]) {
+    pub(super) fn probe<const STRIDE: usize>(
+        rows: &[Row],
+        addresses: &[Address],
+        masks: &mut [u16],
+    ) {
+        const { assert!(STRIDE == 8 || STRIDE == 16) };
         for (at, mask) in addresses.iter().zip(masks) {
-            let a = row(rows, stride_bits, at.bucket_a);
-            let b = row(rows, stride_bits, at.bucket_b);
+            let a = row::<STRIDE>(rows, at.bucket_a);
+            let b = row::<STRIDE>(rows, at.bucket_b);
             let wanted = _mm256_set1_epi16(at.fingerprint as i16);
-            *mask = 0;
-            for (group, (a, b)) in a.chunks_exact(WIDTH).zip(b.chunks_exact(WIDTH)).enumerate() {
-                let equal = _mm256_or_si256(
-                    _mm256_cmpeq_epi16(load(a), wanted),
-                    _mm256_cmpeq_epi16(load(b), wanted),
-                );
-                let absent = _mm256_cmpeq_epi64(equal, _mm256_setzero_si256());
-                let absent = _mm256_movemask_pd(_mm256_castsi256_pd(absent)) as u16;
-                *mask |= (!absent & 0xF) << (group * WIDTH);
+            let mut absent = absent_lanes::<STRIDE, 0, 1, 2, 3>(a, b, wanted);
+            if STRIDE == 16 {
+                absent |= absent_lanes::<16, 4, 5, 6, 7>(wide(a), wide(b), wanted) << 8;
             }
+            *mask = !absent as u16 & ((1u32 << STRIDE) - 1) as u16;
         }
     }
 
-    /// Four words. `words` has exactly four.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn load(words: &[AtomicU64]) -> __m256i {
-        debug_assert_eq!(words.len(), WIDTH);
-        let low = load_two(&words[..2]);
-        let high = load_two(&words[2..]);
-        _mm256_set_m128i(high, low)
+    /// A row of sixteen as what it is.
+    #[inline(always)]
+    fn wide<const STRIDE: usize>(row: &[AtomicU64; STRIDE]) -> &[AtomicU64; 16] {
+        row.as_slice().try_into().expect("a row of sixteen")
     }
 
-    /// Two words by one aligned 16-byte load.
+    /// One bit for each of the eight lanes of four pairs that has `wanted` in neither word.
+    ///
+    /// Packing works on the two halves of a register apart, so the first and third pair go into
+    /// one and the second and fourth into the other: then all lanes come out in their order.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn load_two(words: &[AtomicU64]) -> __m128i {
-        assert_eq!(words.len(), 2);
-        let start = words.as_ptr();
-        debug_assert!(start.addr().is_multiple_of(16));
+    fn absent_lanes<
+        const STRIDE: usize,
+        const P0: usize,
+        const P1: usize,
+        const P2: usize,
+        const P3: usize,
+    >(
+        a: &[AtomicU64; STRIDE],
+        b: &[AtomicU64; STRIDE],
+        wanted: __m256i,
+    ) -> i32 {
+        let odd = _mm256_or_si256(
+            _mm256_cmpeq_epi16(load::<STRIDE, P0, P2>(a), wanted),
+            _mm256_cmpeq_epi16(load::<STRIDE, P0, P2>(b), wanted),
+        );
+        let even = _mm256_or_si256(
+            _mm256_cmpeq_epi16(load::<STRIDE, P1, P3>(a), wanted),
+            _mm256_cmpeq_epi16(load::<STRIDE, P1, P3>(b), wanted),
+        );
+        let slots = _mm256_packs_epi16(odd, even);
+        let none = _mm256_cmpeq_epi32(slots, _mm256_setzero_si256());
+        _mm256_movemask_ps(_mm256_castsi256_ps(none))
+    }
+
+    /// The words of two pairs.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn load<const STRIDE: usize, const LOW: usize, const HIGH: usize>(
+        row: &[AtomicU64; STRIDE],
+    ) -> __m256i {
+        _mm256_set_m128i(load_pair::<STRIDE, HIGH>(row), load_pair::<STRIDE, LOW>(row))
+    }
+
+    /// The two words of pair number `PAIR`, by one aligned 16-byte load.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn load_pair<const STRIDE: usize, const PAIR: usize>(row: &[AtomicU64; STRIDE]) -> __m128i {
+        const { assert!(PAIR * 2 + 1 < STRIDE) };
+        debug_assert!(row.as_ptr().addr().is_multiple_of(16));
         let loaded;
-        // SAFETY: `start` points to two live words, and is a multiple of 16: rows are aligned to
-        // 128 bytes and callers step by whole groups of two words. Other threads may store to
-        // these words meanwhile. Both Intel and AMD document that processors with AVX carry out
-        // an aligned VEX-encoded 16-byte VMOVDQA as one access, so each word arrives whole, as by
-        // a relaxed atomic load; the compiler sees an opaque block that reads memory, so no
-        // unsynchronised access exists in its model. No flags, stack or memory are written.
+        // SAFETY: the pair lies inside the row (asserted above) and at a multiple of 16 bytes:
+        // rows begin at multiples of their size in an allocation aligned to 128 bytes. Other
+        // threads may store to these words meanwhile. Both Intel and AMD document that processors
+        // with AVX carry out an aligned VEX-encoded 16-byte VMOVDQA as one access, so each word
+        // arrives whole, as by a relaxed atomic load; the compiler sees an opaque block that
+        // reads memory, so no unsynchronised access exists in its model. No flags, stack or
+        // memory are written.
         unsafe {
             asm!(
-                "vmovdqa {loaded}, xmmword ptr [{start}]",
-                start = in(reg) start,
+                "vmovdqa {loaded}, xmmword ptr [{row} + {offset}]",
+                row = in(reg) row.as_ptr(),
+                offset = const PAIR * 16,
                 loaded = lateout(xmm_reg) loaded,
                 options(nostack, preserves_flags, readonly),
             );
@@ -213,11 +272,7 @@ mod tests {
             let buckets = 64 >> stride_bits;
             let addresses: Vec<Address> = wanted
                 .into_iter()
-                .map(|(fingerprint, a, b)| Address {
-                    fingerprint,
-                    bucket_a: a % buckets,
-                    bucket_b: b % buckets,
-                })
+                .map(|(fingerprint, a, b)| Address::new(fingerprint, a % buckets, b % buckets))
                 .collect();
             let mut portable = vec![0; addresses.len()];
             probe(Kernel::Portable, &rows, stride_bits, &addresses, &mut portable);

@@ -115,6 +115,7 @@ fn table(bucket_bits: u32, chains: usize, length: usize) -> Table {
         format,
         lanes: (0..LANES).map(|lane| Some(identity(lane, format).pool)).collect(),
         verification_window: 2,
+        linear_positions: 16,
     })
     .expect("memory");
     let fill = |number: usize| {
@@ -134,7 +135,7 @@ fn table(bucket_bits: u32, chains: usize, length: usize) -> Table {
 fn queries(c: &mut Criterion<ThreadTime>) {
     let mut group = c.benchmark_group("query");
     for bits in [12, 20] {
-        let mib = ((1u64 << bits) * 128) >> 20;
+        let mib = (128u64 << bits) >> 20;
         let table = table(bits, if bits == 12 { 4 } else { 400 }, 1024);
         let mut seed = 99;
         let hashes: Vec<SequenceHash> =

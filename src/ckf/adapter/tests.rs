@@ -24,6 +24,7 @@ fn consumer(format: CkfFormat) -> GlobalCkfIndexer {
         format,
         lanes: vec![Some(identity(1, format).pool)],
         verification_window: 2,
+        linear_positions: 16,
     })
     .unwrap()
 }

@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 use self::lane::LaneIngestor;
-use self::search::Presence;
+use self::search::{Manner, Presence};
 pub use self::table::LANES;
 use self::table::LaneTable;
 use super::addressing::Address;
@@ -22,6 +22,11 @@ use super::identity::{ConsumerInstanceId, IndexerDomainId, PoolId};
 pub const VERIFICATION_WINDOW_DEFAULT: usize = 2;
 /// Most positions that can be verified.
 pub const VERIFICATION_WINDOW_MAX: usize = 8;
+/// Positions of a chain looked at in order, before the search jumps, unless configured: right for
+/// engines, which evict from the end of a chain.
+pub const LINEAR_POSITIONS_DEFAULT: usize = 16;
+/// Chains up to this length are hashed to their end rather than looked at step by step.
+const ROLLED_AT_ONCE: usize = 128;
 /// Hashes whose memory is fetched together.
 const PROBE_RUN: usize = search::PROBES_MAX;
 
@@ -38,6 +43,9 @@ pub struct ConsumerConfig {
     pub lanes: Vec<Option<PoolId>>,
     /// Positions verified before a miss, 1 to [`VERIFICATION_WINDOW_MAX`].
     pub verification_window: usize,
+    /// Positions of a chain looked at in order before the search jumps, at least 1; rounded up to
+    /// a power of two. Holes among them are always seen.
+    pub linear_positions: usize,
 }
 
 /// Why a consumer cannot be built.
@@ -58,6 +66,9 @@ pub enum ConsumerError {
     /// Out of range.
     #[error("a verification window of {0} is not 1 to {VERIFICATION_WINDOW_MAX}")]
     VerificationWindow(usize),
+    /// 0 positions in order.
+    #[error("a search looks at one position in order at least")]
+    NoLinearPositions,
     /// Not a format of ours.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -104,7 +115,7 @@ pub(in crate::ckf) struct Shared {
 #[derive(Debug)]
 pub struct GlobalCkfIndexer {
     shared: Arc<Shared>,
-    verification_window: usize,
+    manner: Manner,
 }
 
 impl GlobalCkfIndexer {
@@ -116,6 +127,9 @@ impl GlobalCkfIndexer {
         }
         if !(1..=VERIFICATION_WINDOW_MAX).contains(&config.verification_window) {
             return Err(ConsumerError::VerificationWindow(config.verification_window));
+        }
+        if config.linear_positions == 0 {
+            return Err(ConsumerError::NoLinearPositions);
         }
         let mut last = None;
         for (lane, pool) in config.lanes.iter().enumerate() {
@@ -138,7 +152,7 @@ impl GlobalCkfIndexer {
                 lanes: config.lanes,
                 table,
             }),
-            verification_window: config.verification_window,
+            manner: Manner { linear: config.linear_positions, window: config.verification_window },
         })
     }
 
@@ -220,7 +234,7 @@ impl GlobalCkfIndexer {
         if ready == 0 {
             return Err(Unavailable);
         }
-        let depths = search::depths(presence, length, ready, self.verification_window);
+        let depths = search::depths(presence, length, ready, self.manner);
         Ok(PrefixDepths { ready, depths })
     }
 }
@@ -236,11 +250,27 @@ impl Shared {
         self.table.retire(lane);
     }
 
-    /// At most [`PROBE_RUN`] hashes: addresses first, so that their rows are under way together.
+    /// At most [`PROBE_RUN`] hashes.
     #[inline]
     fn probe_run(&self, hashes: impl Iterator<Item = SequenceHash>, masks: &mut [u16]) {
-        debug_assert!(masks.len() <= PROBE_RUN);
-        let mut addresses = [Address { fingerprint: 1, bucket_a: 0, bucket_b: 0 }; PROBE_RUN];
+        match masks.len() {
+            0..=1 => self.probe_up_to::<1>(hashes, masks),
+            2..=4 => self.probe_up_to::<4>(hashes, masks),
+            5..=16 => self.probe_up_to::<16>(hashes, masks),
+            17..=32 => self.probe_up_to::<32>(hashes, masks),
+            _ => self.probe_up_to::<PROBE_RUN>(hashes, masks),
+        }
+    }
+
+    /// Addresses first, so that their rows are under way together.
+    #[inline]
+    fn probe_up_to<const MAX: usize>(
+        &self,
+        hashes: impl Iterator<Item = SequenceHash>,
+        masks: &mut [u16],
+    ) {
+        debug_assert!(masks.len() <= MAX);
+        let mut addresses = [Address::default(); MAX];
         for (at, hash) in addresses.iter_mut().zip(hashes) {
             *at = self.table.address(hash);
             self.table.prefetch(*at);
@@ -256,6 +286,10 @@ struct Known<'a> {
 }
 
 impl Presence for Known<'_> {
+    fn reaches_far(&self) -> bool {
+        true
+    }
+
     fn probe(&mut self, positions: &[usize], masks: &mut [u16]) {
         let hashes = positions.iter().map(|position| self.chain[*position]);
         self.shared.probe_run(hashes, masks);
@@ -270,6 +304,10 @@ struct Rolling<'a> {
 }
 
 impl Presence for Rolling<'_> {
+    fn reaches_far(&self) -> bool {
+        self.blocks.len() <= ROLLED_AT_ONCE
+    }
+
     fn probe(&mut self, positions: &[usize], masks: &mut [u16]) {
         let needed = positions.last().map_or(0, |last| last + 1);
         while self.chain.len() < needed {

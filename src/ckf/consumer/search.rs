@@ -2,65 +2,76 @@
 //!
 //! The depth of a lane is the position of the first missing block. Engines evict from the end of
 //! a chain, so presence is monotone, and the answer is exact. Where it is not (holes, false
-//! positives) the first [`LINEAR`] positions are still exact; beyond them the answer is a
-//! position whose block is missing, found the quick way:
+//! positives) the first `linear` positions are still exact; beyond them the answer is a position
+//! whose block is missing, never beyond the one the reference finds:
 //!
 //! 1. look at the first positions in order, in batches, until no lane is left;
-//! 2. sample at growing distances, several at a time, to find a hit and a miss a lane;
-//! 3. cut the gap of every lane in four until hit and miss are neighbours;
+//! 2. sample at the powers of two, to find a hit and a miss a lane;
+//! 3. halve the gap of every lane until hit and miss are neighbours;
 //! 4. verify the last `window` positions before the miss; a lane that fails at the window's left
 //!    edge was led astray by a false hit or a hole, and is looked at in order after all.
 //!
-//! All positions of a step are probed together, so that their memory is fetched together.
+//! Steps 2 to 4 look at every position at which the reference looks (`search.rs` of crate
+//! `dynamo-kv-router` 1.6.1), but not one after the other: halving looks two levels ahead, and
+//! where any position can be looked at without making those before it, all samples and the way
+//! of a lane that holds everything go into one probe together with the end of step 1. So a
+//! search waits for memory three times, not twenty.
 
 use super::table::LANES;
 
-/// Positions looked at in order.
-pub(super) const LINEAR: usize = 128;
-/// Sizes of the first batches: small ones first, since most chains are absent or short.
-const BATCHES: [usize; 7] = [4, 12, 16, 32, 32, 16, 16];
-/// Distance of the first sample beyond the linear part; later ones double it.
-const FIRST_STRIDE: usize = 64;
-/// Samples probed together.
-const SAMPLES: usize = 4;
-/// Pieces a gap is cut in.
-const CUTS: usize = 4;
-/// Positions looked at together after a false hit.
-const RESCAN: usize = 32;
+/// Most positions probed together.
+pub(super) const PROBES_MAX: usize = 64;
+/// The first batch is small, since most chains are absent.
+const FIRST_BATCH: usize = 4;
+/// The batches after it double up to this.
+const BATCH_MAX: usize = 32;
+/// Samples probed together where those before a position must be made first.
+const SAMPLES: usize = 2;
 
 /// Presence of a chain's positions.
 pub(super) trait Presence {
+    /// Whether a position at the end costs little more than the next one.
+    fn reaches_far(&self) -> bool;
+
     /// The lanes that hold each of at most [`PROBES_MAX`] positions; positions rise.
     fn probe(&mut self, positions: &[usize], masks: &mut [u16]);
 }
 
-/// Most positions probed together.
-pub(super) const PROBES_MAX: usize = 64;
+/// How a search goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Manner {
+    /// Positions looked at in order before the search jumps, rounded up to a power of two: then
+    /// the steps behind them are the reference's.
+    pub(super) linear: usize,
+    /// Positions verified before a miss.
+    pub(super) window: usize,
+}
 
 /// Depth of each lane of `lanes` in a chain of `length`; 0 for the others.
 pub(super) fn depths(
     presence: &mut impl Presence,
     length: usize,
     lanes: u16,
-    window: usize,
+    manner: Manner,
 ) -> [u32; LANES] {
     let mut search = Search {
         presence,
         length,
+        linear: length.min(manner.linear.next_power_of_two()),
+        window: manner.window,
         depths: [0; LANES],
         positions: [0; PROBES_MAX],
         masks: [0; PROBES_MAX],
     };
-    let left = search.linear(lanes);
-    if left != 0 && length > LINEAR {
-        search.beyond(left, window);
-    }
+    search.run(lanes);
     search.depths
 }
 
 struct Search<'a, P> {
     presence: &'a mut P,
     length: usize,
+    linear: usize,
+    window: usize,
     depths: [u32; LANES],
     positions: [usize; PROBES_MAX],
     masks: [u16; PROBES_MAX],
@@ -69,7 +80,8 @@ struct Search<'a, P> {
 /// What is known of one lane beyond the linear part.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    lane: usize,
+    /// Where the run of known hits that ends at `lower` begins.
+    solid: usize,
     /// The greatest position known present.
     lower: usize,
     /// The smallest position after it known missing, or the length.
@@ -77,34 +89,77 @@ struct Bounds {
 }
 
 impl<P: Presence> Search<'_, P> {
-    /// Step 1. Gives the lanes that hold all positions looked at; theirs is the full depth when
-    /// the chain ends there.
-    fn linear(&mut self, lanes: u16) -> u16 {
-        let end = self.length.min(LINEAR);
-        let mut left = lanes;
-        let mut start = 0;
-        for batch in BATCHES {
-            let stop = end.min(start + batch);
-            left = self.scan(left, start, stop);
-            start = stop;
-            if left == 0 || start == end {
-                break;
+    fn run(&mut self, lanes: u16) {
+        let (mut left, mut start, mut batch) = (lanes, 0, FIRST_BATCH);
+        let mut ahead = 0..0;
+        while left != 0 && start < self.linear {
+            let stop = self.linear.min(start + batch);
+            let count = self.list(start, stop);
+            if stop == self.linear && stop < self.length && self.presence.reaches_far() {
+                ahead = count..self.list_samples(count);
             }
+            self.probe(count.max(ahead.end));
+            left = self.settle_misses(left, start, count);
+            start = stop;
+            batch = (batch * 3).min(BATCH_MAX);
         }
-        self.settle(left, end);
-        left
+        self.settle(left, self.linear);
+        if left != 0 && self.linear < self.length {
+            self.beyond(left, ahead);
+        }
     }
 
-    /// Looks at `start..stop` in order; lanes that miss a position get it as their depth.
-    fn scan(&mut self, lanes: u16, start: usize, stop: usize) -> u16 {
-        if lanes == 0 || start >= stop {
-            return lanes;
+    /// Steps 2 to 4 for the lanes that hold the whole linear part; `ahead` are samples that were
+    /// probed already.
+    fn beyond(&mut self, lanes: u16, ahead: std::ops::Range<usize>) {
+        let start = Bounds { solid: 0, lower: self.linear - 1, upper: self.length };
+        let mut bounds = [start; LANES];
+        if ahead.is_empty() {
+            self.sample(lanes, &mut bounds);
+        } else {
+            self.learn(lanes, &mut bounds, start, ahead);
         }
-        let count = stop - start;
+        self.narrow(lanes, &mut bounds);
+        self.verify(lanes, &bounds);
+    }
+
+    /// Lists `start..stop` to be probed.
+    fn list(&mut self, start: usize, stop: usize) -> usize {
         for (slot, position) in self.positions.iter_mut().zip(start..stop) {
             *slot = position;
         }
-        self.probe(count);
+        stop - start
+    }
+
+    /// Lists all samples behind what is listed: the powers of two, then the halves on the way
+    /// from the last of them to the end. Gives the number of positions listed.
+    fn list_samples(&mut self, listed: usize) -> usize {
+        let mut count = listed;
+        let mut lower = self.linear - 1;
+        let mut next = self.first_power();
+        while count < PROBES_MAX && lower + 1 < self.length {
+            lower = if next < self.length { next } else { lower + (self.length - lower) / 2 };
+            next = next.saturating_mul(2);
+            self.positions[count] = lower;
+            count += 1;
+        }
+        count
+    }
+
+    /// The first power of two beyond the linear part, which ends before the chain does.
+    fn first_power(&self) -> usize {
+        debug_assert!(self.linear.is_power_of_two());
+        self.linear
+    }
+
+    /// Looks at the first `count` of the listed positions.
+    fn probe(&mut self, count: usize) {
+        self.presence.probe(&self.positions[..count], &mut self.masks[..count]);
+    }
+
+    /// Lanes that miss one of the first `count` probed positions, which begin at `start` and are
+    /// neighbours, get the first of them as their depth. Gives the others.
+    fn settle_misses(&mut self, lanes: u16, start: usize, count: usize) -> u16 {
         let mut left = lanes;
         for index in 0..count {
             let lost = left & !self.masks[index];
@@ -119,9 +174,14 @@ impl<P: Presence> Search<'_, P> {
         left
     }
 
-    /// Looks at the first `count` of `positions`.
-    fn probe(&mut self, count: usize) {
-        self.presence.probe(&self.positions[..count], &mut self.masks[..count]);
+    /// Looks at `start..stop` in order.
+    fn scan(&mut self, lanes: u16, start: usize, stop: usize) -> u16 {
+        if lanes == 0 || start >= stop {
+            return lanes;
+        }
+        let count = self.list(start, stop);
+        self.probe(count);
+        self.settle_misses(lanes, start, count)
     }
 
     fn settle(&mut self, lanes: u16, depth: usize) {
@@ -129,125 +189,151 @@ impl<P: Presence> Search<'_, P> {
         each_lane(lanes, |lane| self.depths[lane] = depth);
     }
 
-    fn beyond(&mut self, lanes: u16, window: usize) {
-        let start = Bounds { lane: 0, lower: LINEAR - 1, upper: self.length };
-        let mut all = [start; LANES];
-        let mut count = 0;
-        each_lane(lanes, |lane| {
-            all[count].lane = lane;
-            count += 1;
-        });
-        let bounds = &mut all[..count];
-        self.sample(bounds);
-        self.narrow(bounds);
-        self.verify(bounds, window);
-    }
-
-    /// Step 2: doubling distances, and the last position of all.
-    fn sample(&mut self, bounds: &mut [Bounds]) {
-        let last = self.length - 1;
-        let mut open = bounds.iter().fold(0, |mask, bound| mask | bound.bit());
-        let mut stride = FIRST_STRIDE;
-        let mut position = LINEAR - 1;
-        while open != 0 && position < last {
+    /// Step 2, a few samples at a time, as long as some lane holds them all.
+    fn sample(&mut self, lanes: u16, bounds: &mut [Bounds; LANES]) {
+        let mut open = lanes;
+        let mut known = bounds[0];
+        let mut next = self.first_power();
+        while next < self.length && open != 0 {
             let mut count = 0;
-            while count < SAMPLES && position < last {
-                position = last.min(position + stride);
-                stride *= 2;
-                self.positions[count] = position;
+            while count < SAMPLES && next < self.length {
+                self.positions[count] = next;
+                next = next.saturating_mul(2);
                 count += 1;
             }
             self.probe(count);
-            let sampled = open;
-            for bound in bounds.iter_mut().filter(|bound| sampled & bound.bit() != 0) {
-                let samples = self.positions.iter().zip(&self.masks).take(count);
-                let missed = samples.map(|(at, mask)| bound.learn(*at, *mask)).any(|hit| !hit);
-                if missed {
-                    open &= !bound.bit();
-                }
-            }
+            (open, known) = self.learn(open, bounds, known, 0..count);
         }
     }
 
-    /// Step 3: all lanes together, each gap cut in [`CUTS`] pieces a round.
-    fn narrow(&mut self, bounds: &mut [Bounds]) {
+    /// Takes in probed samples: lanes up to their first miss. `known` is what is known of all of
+    /// them before; gives the lanes that missed nothing and what is known of these.
+    fn learn(
+        &self,
+        lanes: u16,
+        bounds: &mut [Bounds; LANES],
+        mut known: Bounds,
+        probed: std::ops::Range<usize>,
+    ) -> (u16, Bounds) {
+        let mut open = lanes;
+        for index in probed {
+            let position = self.positions[index];
+            let missed = Bounds { upper: position, ..known };
+            each_lane(open & !self.masks[index], |lane| bounds[lane] = missed);
+            open &= self.masks[index];
+            if open == 0 {
+                return (0, known);
+            }
+            known.hit(position);
+        }
+        each_lane(open, |lane| bounds[lane] = known);
+        (open, known)
+    }
+
+    /// Step 3: all lanes together, two halvings a round.
+    fn narrow(&mut self, lanes: u16, bounds: &mut [Bounds; LANES]) {
+        let mut open = lanes;
         loop {
             let mut count = 0;
-            for cut in bounds.iter().flat_map(Bounds::cuts) {
-                self.positions[count] = cut;
-                count += 1;
-            }
+            let mut still = 0;
+            each_lane(open, |lane| {
+                for position in bounds[lane].halves() {
+                    self.positions[count] = position;
+                    count += 1;
+                    still |= 1 << lane;
+                }
+            });
             if count == 0 {
                 return;
             }
-            self.positions[..count].sort_unstable();
-            let mut distinct = 1;
-            for index in 1..count {
-                if self.positions[index] != self.positions[distinct - 1] {
-                    self.positions[distinct] = self.positions[index];
-                    distinct += 1;
-                }
-            }
+            open = still;
+            let distinct = self.sort_positions(count);
             self.probe(distinct);
-            for bound in bounds.iter_mut() {
-                for cut in bound.cuts() {
-                    let probed = self.positions[..distinct].binary_search(&cut);
-                    let mask = self.masks[probed.expect("a probed position")];
-                    if !bound.learn(cut, mask) {
-                        break;
+            each_lane(open, |lane| {
+                for _ in 0..2 {
+                    if let Some(middle) = bounds[lane].middle() {
+                        let probed = self.positions[..distinct].binary_search(&middle);
+                        let mask = self.masks[probed.expect("a probed position")];
+                        match mask & 1 << lane {
+                            0 => bounds[lane].upper = middle,
+                            _ => bounds[lane].hit(middle),
+                        }
                     }
                 }
-            }
+            });
         }
     }
 
+    /// Sorts the first `count` listed positions and drops repeated ones; gives what is left.
+    fn sort_positions(&mut self, count: usize) -> usize {
+        self.positions[..count].sort_unstable();
+        let mut distinct = 1;
+        for index in 1..count {
+            if self.positions[index] != self.positions[distinct - 1] {
+                self.positions[distinct] = self.positions[index];
+                distinct += 1;
+            }
+        }
+        distinct
+    }
+
     /// Step 4: lanes with the same miss share their window.
-    fn verify(&mut self, bounds: &[Bounds], window: usize) {
-        let mut done = 0;
-        for bound in bounds {
-            if done & bound.bit() != 0 {
-                continue;
-            }
-            let same = bounds.iter().filter(|other| other.upper == bound.upper);
-            let group = same.fold(0, |mask, other| mask | other.bit());
-            done |= group;
-            self.settle(group, bound.upper);
-            let edge = bound.upper.saturating_sub(window).max(LINEAR);
-            self.scan(group, edge, bound.upper);
+    fn verify(&mut self, lanes: u16, bounds: &[Bounds; LANES]) {
+        let mut unsure = 0;
+        each_lane(lanes, |lane| {
+            let bound = &bounds[lane];
+            self.settle(1 << lane, bound.upper);
+            unsure |= u16::from(bound.solid > self.edge(bound)) << lane;
+        });
+        let mut astray = 0;
+        while unsure != 0 {
+            let first = &bounds[unsure.trailing_zeros() as usize];
+            let (edge, upper) = (self.edge(first), first.upper);
+            let mut group = 0;
+            each_lane(unsure, |lane| group |= u16::from(bounds[lane].upper == upper) << lane);
+            unsure &= !group;
+            self.scan(group, edge, upper);
+            each_lane(group, |lane| {
+                astray |= u16::from(self.depths[lane] as usize == edge && edge < upper) << lane;
+            });
         }
-        for bound in bounds {
-            let edge = bound.upper.saturating_sub(window).max(LINEAR);
-            let led_astray = self.depths[bound.lane] as usize == edge && edge < bound.upper;
-            let mut start = if led_astray { LINEAR } else { edge };
-            while start < edge && self.scan(bound.bit(), start, edge.min(start + RESCAN)) != 0 {
-                start += RESCAN;
+        each_lane(astray, |lane| {
+            let edge = self.depths[lane] as usize;
+            let mut start = self.linear;
+            while start < edge && self.scan(1 << lane, start, edge.min(start + BATCH_MAX)) != 0 {
+                start += BATCH_MAX;
             }
-        }
+        });
+    }
+
+    /// The left edge of the window before a lane's miss.
+    fn edge(&self, bound: &Bounds) -> usize {
+        bound.upper.saturating_sub(self.window).max(self.linear)
     }
 }
 
 impl Bounds {
-    fn bit(&self) -> u16 {
-        1 << self.lane
-    }
-
-    /// Takes in what a position shows; false when it is missing.
-    fn learn(&mut self, position: usize, mask: u16) -> bool {
-        let hit = mask & self.bit() != 0;
-        if hit {
-            self.lower = position;
-        } else {
-            self.upper = position;
+    /// The position, which lies between the bounds, is present.
+    fn hit(&mut self, position: usize) {
+        if position != self.lower + 1 {
+            self.solid = position;
         }
-        hit
+        self.lower = position;
     }
 
-    /// Positions that cut the gap, in rising order; none when hit and miss are neighbours.
-    fn cuts(&self) -> impl Iterator<Item = usize> + use<> {
-        let (lower, gap) = (self.lower, self.upper - self.lower);
-        let piece = gap.div_ceil(CUTS);
-        let end = self.upper;
-        (1..CUTS).map(move |cut| lower + cut * piece).take_while(move |position| *position < end)
+    /// The middle of the gap; none when hit and miss are neighbours.
+    fn middle(&self) -> Option<usize> {
+        let gap = self.upper - self.lower;
+        (gap > 1).then(|| self.lower + gap / 2)
+    }
+
+    /// The middle of the gap, and the middles of both halves.
+    fn halves(&self) -> impl Iterator<Item = usize> + use<> {
+        let middle = self.middle();
+        let half = |lower, upper| Bounds { lower, upper, ..*self }.middle();
+        let left = middle.and_then(|middle| half(self.lower, middle));
+        let right = middle.and_then(|middle| half(middle, self.upper));
+        [left, middle, right].into_iter().flatten()
     }
 }
 

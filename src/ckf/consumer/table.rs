@@ -18,6 +18,9 @@ use crate::ckf::sync::{AtomicU16, AtomicU64, Ordering};
 /// Lanes of one consumer.
 pub const LANES: usize = 16;
 
+/// Tables up to this size stay in the near caches of a core.
+const NEAR_BYTES: usize = 768 << 10;
+
 /// Sixteen words on two cache lines: one bucket of sixteen lanes, or several of fewer.
 #[derive(Debug)]
 #[repr(C, align(128))]
@@ -32,6 +35,8 @@ pub(super) struct LaneTable {
     buckets: usize,
     addressing: Addressing,
     kernel: Kernel,
+    /// Too large for the near caches, so that fetching ahead pays.
+    is_large: bool,
     ready: AtomicU16,
     claimed: AtomicU16,
 }
@@ -51,6 +56,7 @@ impl LaneTable {
             buckets: format.buckets(),
             addressing: Addressing::new(format),
             kernel: Kernel::detect(),
+            is_large: rows_needed * size_of::<Row>() > NEAR_BYTES,
             ready: AtomicU16::new(0),
             claimed: AtomicU16::new(0),
         })
@@ -112,12 +118,9 @@ impl LaneTable {
     /// Brings both rows of an address near.
     #[inline]
     pub(super) fn prefetch(&self, at: Address) {
-        for bucket in [at.bucket_a, at.bucket_b] {
-            let words = self.row(bucket);
-            simd::prefetch(&words[0]);
-            if words.len() > 8 {
-                simd::prefetch(&words[8]);
-            }
+        if self.is_large {
+            simd::prefetch_row(&self.rows, self.stride_bits, at.bucket_a);
+            simd::prefetch_row(&self.rows, self.stride_bits, at.bucket_b);
         }
     }
 
@@ -125,12 +128,6 @@ impl LaneTable {
     #[inline]
     pub(super) fn probe(&self, addresses: &[Address], masks: &mut [u16]) {
         simd::probe(self.kernel, &self.rows, self.stride_bits, addresses, masks);
-    }
-
-    #[inline]
-    fn row(&self, bucket: u32) -> &[AtomicU64] {
-        let start = (bucket as usize) << self.stride_bits;
-        &self.rows[start / LANES].0[start % LANES..][..1 << self.stride_bits]
     }
 
     #[inline]

@@ -22,6 +22,7 @@ fn consumer(format: CkfFormat, instance: u64, lanes: usize) -> GlobalCkfIndexer 
         format,
         lanes: (0..lanes).map(pool).collect(),
         verification_window: VERIFICATION_WINDOW_DEFAULT,
+        linear_positions: LINEAR_POSITIONS_DEFAULT,
     })
     .unwrap()
 }
@@ -239,6 +240,7 @@ fn recorded_frames_answer_recorded_queries() {
         format,
         lanes: vec![Some(pool)],
         verification_window: 2,
+        linear_positions: 16,
     })
     .unwrap();
     let mut lane = indexer.claim_lane(0).unwrap();
@@ -370,6 +372,7 @@ fn a_manifest_that_contradicts_itself_is_named() {
         format,
         lanes,
         verification_window: 2,
+        linear_positions: 16,
     };
     let error = |config| GlobalCkfIndexer::new(config).map(|_| ()).unwrap_err();
     let pool = identity(1, format).pool;
@@ -384,6 +387,8 @@ fn a_manifest_that_contradicts_itself_is_named() {
     assert_eq!(error(config(vec![Some(foreign)])), ConsumerError::ForeignDomain(0));
     let blind = ConsumerConfig { verification_window: 0, ..config(vec![Some(pool)]) };
     assert_eq!(error(blind), ConsumerError::VerificationWindow(0));
+    let jumping = ConsumerConfig { linear_positions: 0, ..config(vec![Some(pool)]) };
+    assert_eq!(error(jumping), ConsumerError::NoLinearPositions);
 
     let indexer = GlobalCkfIndexer::new(config(vec![None, Some(pool)])).unwrap();
     assert_eq!(indexer.claim_lane(0).unwrap_err(), ClaimError::NoSuchLane(0));

@@ -23,6 +23,7 @@ fn rig(buckets: u64, lanes: usize, config: PoolConfig) -> Rig {
         format,
         lanes: (0..lanes).map(|lane| Some(identity(lane as u64 + 1, format).pool)).collect(),
         verification_window: 2,
+        linear_positions: 16,
     })
     .unwrap();
     let (admission, workers) = Admission::new(&indexer, config).unwrap();

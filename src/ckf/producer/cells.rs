@@ -5,7 +5,7 @@
 //! removal leaves no tombstone. Measured needs this answers: nine tenths of a producer's time went
 //! into cache misses of two general hash maps, and their memory was fifteen times the filter's.
 //!
-//! The table is cut into shards by the top bits of the mixed key. Each grows by a quarter at a
+//! The table is cut into shards by the top bits of the mixed key. Each grows by half at a
 //! time, so a growing step moves one shard and never stalls the owner's loop for the whole table,
 //! and the load stays high. Inserting never allocates: room is reserved first and may be refused.
 
@@ -26,6 +26,8 @@ pub(super) struct CellTable<V, const N: usize> {
     shard_bits: u32,
     seed: u64,
     len: usize,
+    /// Cells a shard has from the beginning and keeps.
+    cells_min: usize,
 }
 
 /// Where an entry lies, until the next insertion or removal.
@@ -56,14 +58,32 @@ struct Shard<V, const N: usize> {
 }
 
 impl<V: Copy + Default, const N: usize> CellTable<V, N> {
-    /// An empty table of 2^`shard_bits` shards. `seed` keeps outsiders from choosing keys that
-    /// crowd one cell.
+    /// An empty table of 2^`shard_bits` shards that grows with its content. `seed` keeps outsiders
+    /// from choosing keys that crowd one cell.
     pub(super) fn new(shard_bits: u32, seed: u64) -> Result<CellTable<V, N>, OutOfMemory> {
+        CellTable::with_room(shard_bits, seed, 0)
+    }
+
+    /// The same with room for about `entries` from the beginning.
+    pub(super) fn with_room(
+        shard_bits: u32,
+        seed: u64,
+        entries: usize,
+    ) -> Result<CellTable<V, N>, OutOfMemory> {
         const { assert!(N <= 8, "one bit a slot") };
         debug_assert!((1..=16).contains(&shard_bits));
         let mut shards = alloc::with_capacity(1 << shard_bits)?;
         shards.resize_with(1 << shard_bits, || Shard { cells: Vec::new(), len: 0, pending: 0 });
-        Ok(CellTable { shards, shard_bits, seed, len: 0 })
+        let cells_min = match entries >> shard_bits {
+            0..8 => 0,
+            // A shard's share varies; a few of them will grow once.
+            share => cells_for::<N>(share + share / 64),
+        };
+        let mut table = CellTable { shards, shard_bits, seed, len: 0, cells_min };
+        if cells_min > 0 {
+            (0..table.shards.len()).try_for_each(|shard| table.rebuild(shard, cells_min))?;
+        }
+        Ok(table)
     }
 
     /// Entries.
@@ -82,7 +102,10 @@ impl<V: Copy + Default, const N: usize> CellTable<V, N> {
     pub(super) fn prefetch(&self, key: u64) {
         let (shard, mixed) = self.shard_of(key);
         if let Some(cell) = self.shards[shard].cells.get(self.shards[shard].home(mixed)) {
-            simd::prefetch(cell);
+            simd::prefetch(&cell.keys);
+            if size_of::<Cell<V, N>>() > 64 {
+                simd::prefetch(&cell.values);
+            }
         }
     }
 
@@ -204,7 +227,7 @@ impl<V: Copy + Default, const N: usize> CellTable<V, N> {
         if wanted * 32 <= shard.cells.len() * N * LOAD_MAX_32NDS {
             return Ok(());
         }
-        let grown = shard.cells.len() + shard.cells.len() / 4 + 1;
+        let grown = shard.cells.len() + shard.cells.len() / 2 + 1;
         self.rebuild(shard_index, cells_for::<N>(wanted).max(grown))
     }
 
@@ -212,8 +235,10 @@ impl<V: Copy + Default, const N: usize> CellTable<V, N> {
     /// so a refused allocation is no failure.
     fn shrink(&mut self, shard_index: usize) {
         let shard = &self.shards[shard_index];
-        if shard.cells.len() > 1 && shard.len * SHRINK_BELOW < shard.cells.len() * N {
-            let _ = self.rebuild(shard_index, cells_for::<N>(shard.len * 2));
+        let small = shard.cells.len() <= self.cells_min.max(1);
+        if !small && shard.len * SHRINK_BELOW < shard.cells.len() * N {
+            let cells = cells_for::<N>(shard.len * 2).max(self.cells_min);
+            let _ = self.rebuild(shard_index, cells);
         }
     }
 
@@ -318,7 +343,7 @@ mod tests {
             table.insert(key, key as u32);
         }
         let full = table.bytes();
-        assert!(full < 10_000 * 18, "{full} bytes");
+        assert!(full < 10_000 * 22, "{full} bytes");
         assert!((0..10_000).all(|key| table.get(key) == Some(key as u32)));
         assert_eq!(table.get(10_000), None);
         for key in 0..9_990 {
@@ -326,6 +351,18 @@ mod tests {
         }
         assert!(table.bytes() < full / 50, "{} bytes", table.bytes());
         assert_eq!(table.iter().count(), 10);
+    }
+
+    #[test]
+    fn room_that_was_asked_for_stays() {
+        let mut table: CellTable<u32, 5> = CellTable::with_room(4, 9, 10_000).unwrap();
+        let before = table.bytes();
+        assert!(before < 10_000 * 15, "{before} bytes");
+        table.reserve(0..9_000).unwrap();
+        (0..9_000).for_each(|key| table.insert(key, 1));
+        assert_eq!(table.bytes(), before);
+        (0..9_000).for_each(|key| table.remove(table.find(key).unwrap()));
+        assert_eq!(table.bytes(), before);
     }
 
     #[test]

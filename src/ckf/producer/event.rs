@@ -1,6 +1,6 @@
 //! What a producer is told, and which of it concerns the filter.
 
-use crate::ckf::hashing::{BlockHash, ExternalId};
+use crate::ckf::hashing::{BlockHash, ExternalId, SequenceHash};
 
 /// One rank of one worker: the unit that holds blocks and is cleared at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +58,8 @@ pub enum EventData {
         /// The run.
         blocks: Vec<StoredBlock>,
     },
+    /// Blocks that are their own names and chains of their own, in any order: keys.
+    Appeared(Vec<SequenceHash>),
     /// Blocks that are gone, in any order.
     Removed(Vec<ExternalId>),
     /// Everything of this source is gone.
@@ -85,9 +87,7 @@ impl RouterEvent {
 
     /// A key or block that is its own name appeared.
     pub fn stored_key(source: Source, hash: u64) -> RouterEvent {
-        let block = StoredBlock { id: ExternalId(hash), tokens_hash: BlockHash(hash) };
-        let stored = EventData::Stored { parent: None, start_position: None, blocks: vec![block] };
-        RouterEvent::device(source, stored)
+        RouterEvent::device(source, EventData::Appeared(vec![SequenceHash(hash)]))
     }
 
     /// Keys or blocks that are their own names went.

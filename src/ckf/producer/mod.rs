@@ -74,7 +74,7 @@ impl DcCkfState {
         Ok(DcCkfState {
             config,
             filter: Filter::new(format, config.max_kicks)?,
-            ownership: Ownership::new(config.table_seed)?,
+            ownership: Ownership::new(config.table_seed, config.expected_blocks as usize)?,
             counters: ProducerCounters::default(),
             pending_events: 0,
             plan: StorePlan::default(),
@@ -97,6 +97,12 @@ impl DcCkfState {
             EventData::Stored { parent, start_position, blocks } => {
                 let before = self.counters.capacity_omissions;
                 let error = self.store(event.source, *parent, *start_position, blocks);
+                applied.omitted = self.counters.capacity_omissions - before;
+                error
+            }
+            EventData::Appeared(keys) => {
+                let before = self.counters.capacity_omissions;
+                let error = self.store_keys(event.source, keys);
                 applied.omitted = self.counters.capacity_omissions - before;
                 error
             }

@@ -14,7 +14,7 @@ use fnv::FnvHashMap;
 
 use super::cells::CellTable;
 use super::event::Source;
-use super::owners::Owners;
+use super::owners::{OWNERS_MAX, Owners};
 use crate::ckf::alloc::{self, OutOfMemory};
 use crate::ckf::hashing::{ExternalId, SequenceHash};
 
@@ -24,6 +24,21 @@ const OWNER_SHARD_BITS: u32 = 8;
 const LINEAGE_SHARD_BITS: u32 = 4;
 /// A source, as long as it holds something.
 pub(super) type SourceIdx = u32;
+
+/// Why edges cannot be added. Nothing that can be seen has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreserved {
+    /// No memory.
+    OutOfMemory,
+    /// A hash would have more edges than can be counted.
+    TooManyOwners,
+}
+
+impl From<OutOfMemory> for Unreserved {
+    fn from(_: OutOfMemory) -> Unreserved {
+        Unreserved::OutOfMemory
+    }
+}
 
 /// What a source knows under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +73,10 @@ struct SourceState {
 }
 
 impl Ownership {
-    pub(super) fn new(table_seed: u64) -> Result<Ownership, OutOfMemory> {
+    /// Nothing, with room for `expected` hashes.
+    pub(super) fn new(table_seed: u64, expected: usize) -> Result<Ownership, OutOfMemory> {
         Ok(Ownership {
-            hashes: CellTable::new(OWNER_SHARD_BITS, table_seed)?,
+            hashes: CellTable::with_room(OWNER_SHARD_BITS, table_seed, expected)?,
             sources: Vec::new(),
             by_name: FnvHashMap::default(),
             free: Vec::new(),
@@ -197,15 +213,19 @@ impl Ownership {
         &mut self,
         source: SourceIdx,
         edges: &[(ExternalId, SequenceHash)],
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), Unreserved> {
         self.hashes.reserve(edges.iter().map(|(_, hash)| hash.0))?;
+        let count_max = OWNERS_MAX - edges.len().min(OWNERS_MAX as usize) as u32;
         let mut all_inline = true;
         for &(id, hash) in edges {
-            let slot = self.hashes.find(hash.0);
-            let owners = slot.map(|at| Owners(self.hashes.value(at)));
-            match owners {
+            match self.hashes.get(hash.0).map(Owners) {
                 None => all_inline &= Owners::first(source, id, hash).is_inline(),
-                Some(owners) if !owners.is_inline() => all_inline = false,
+                Some(owners) if !owners.is_inline() => {
+                    if owners.count() > count_max {
+                        return Err(Unreserved::TooManyOwners);
+                    }
+                    all_inline = false;
+                }
                 Some(owners) if owners.with(source, id, hash).is_some() => {}
                 Some(owners) => {
                     all_inline = false;
@@ -216,11 +236,12 @@ impl Ownership {
                 }
             }
         }
-        if all_inline {
-            return Ok(());
+        if !all_inline {
+            // All ids, because an alias later in the batch can push an inline edge into the
+            // lineage.
+            self.source_mut(source).lineage.reserve(edges.iter().map(|(id, _)| id.0))?;
         }
-        // All ids, because an alias later in the batch can push an inline edge into the lineage.
-        self.source_mut(source).lineage.reserve(edges.iter().map(|(id, _)| id.0))
+        Ok(())
     }
 
     /// Room for `more` omissions of `source`.
@@ -232,11 +253,22 @@ impl Ownership {
         alloc::reserve_map(&mut self.source_mut(source).omitted, more)
     }
 
-    /// Adds an edge that is not there. Room must have been reserved.
-    pub(super) fn add(&mut self, source: SourceIdx, id: ExternalId, hash: SequenceHash) {
+    /// Adds an edge that is not there. Room must have been reserved. When it is the hash's first,
+    /// `place` must find it a place in the filter; when there is none, nothing changes and the
+    /// answer is false.
+    pub(super) fn add(
+        &mut self,
+        source: SourceIdx,
+        id: ExternalId,
+        hash: SequenceHash,
+        place: impl FnOnce() -> bool,
+    ) -> bool {
         debug_assert!(!matches!(self.link(source, id), Link::Owned(_)));
         let owners = match self.hashes.find(hash.0) {
             None => {
+                if !place() {
+                    return false;
+                }
                 let owners = Owners::first(source, id, hash);
                 self.hashes.insert(hash.0, owners.0);
                 owners
@@ -261,6 +293,7 @@ impl Ownership {
             state.lineage.insert(id.0, hash.0);
         }
         self.edges += 1;
+        true
     }
 
     /// Keeps the name of a block that could not be admitted. Room must have been reserved.

@@ -38,13 +38,19 @@ impl DcCkfState {
         fresh.counters = self.counters;
         fresh.adopt(self, ranks)?;
         for event in listing {
-            let EventData::Stored { parent, start_position, blocks } = &event.data else {
-                return Err(ReplaceError::ForeignEvent);
-            };
             if !ranks.contains(&event.source) {
                 return Err(ReplaceError::ForeignEvent);
             }
-            match fresh.store(event.source, *parent, *start_position, blocks) {
+            let error = match &event.data {
+                EventData::Stored { parent, start_position, blocks } => {
+                    fresh.store(event.source, *parent, *start_position, blocks)
+                }
+                EventData::Appeared(keys) => fresh.store_keys(event.source, keys),
+                EventData::Removed(_) | EventData::Cleared => {
+                    return Err(ReplaceError::ForeignEvent);
+                }
+            };
+            match error {
                 None | Some(EventError::CapacityExhausted) => {}
                 Some(error) => return Err(error.into()),
             }
@@ -82,16 +88,11 @@ impl DcCkfState {
         hash: SequenceHash,
     ) -> Result<(), OutOfMemory> {
         let idx = self.ownership.enter_source(source)?;
-        self.ownership.reserve(idx, &[(id, hash)])?;
+        // The old state counted these owners, so they cannot be too many.
+        self.ownership.reserve(idx, &[(id, hash)]).map_err(|_| OutOfMemory)?;
         self.ownership.reserve_omissions(idx, 1)?;
         self.filter.reserve_insertions(1)?;
-        if self.ownership.count(hash) == 0 && self.filter.insert(self.filter.address(hash)).is_err()
-        {
-            self.ownership.omit(idx, id, hash);
-            self.counters.capacity_omissions += 1;
-        } else {
-            self.ownership.add(idx, id, hash);
-        }
+        self.admit(idx, id, hash);
         Ok(())
     }
 }

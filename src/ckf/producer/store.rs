@@ -1,7 +1,6 @@
 //! Store events: checked as a whole, then committed block by block.
 
-use super::owners::OWNERS_MAX;
-use super::ownership::{Link, SourceIdx};
+use super::ownership::{Link, SourceIdx, Unreserved};
 use super::{DcCkfState, EventError, Source, StoredBlock};
 use crate::ckf::alloc::{self, OutOfMemory};
 use crate::ckf::hashing::{ExternalId, SequenceHash};
@@ -44,6 +43,30 @@ impl DcCkfState {
         first_error
     }
 
+    /// Stores blocks that are their own names, each a chain of its own.
+    pub(super) fn store_keys(
+        &mut self,
+        source: Source,
+        keys: &[SequenceHash],
+    ) -> Option<EventError> {
+        if keys.is_empty() {
+            return None;
+        }
+        let idx = match self.ownership.enter_source(source) {
+            Ok(idx) => idx,
+            Err(error) => return Some(error.into()),
+        };
+        let mut plan = std::mem::take(&mut self.plan);
+        let chain = keys.iter().map(|hash| (ExternalId(hash.0), *hash));
+        let first_error = match self.choose(&mut plan, idx, chain) {
+            Ok(()) => self.commit(&plan, idx),
+            Err(error) => Some(error),
+        };
+        self.plan = plan;
+        self.ownership.forget_if_empty(idx);
+        first_error
+    }
+
     /// Checks the event and reserves all room it can need. Changes nothing that can be seen.
     fn prepare(
         &mut self,
@@ -53,7 +76,7 @@ impl DcCkfState {
         start_position: Option<u32>,
         blocks: &[StoredBlock],
     ) -> Result<(), EventError> {
-        let parent = match parent {
+        let mut previous = match parent {
             None if start_position.is_some_and(|position| position != 0) => {
                 return Err(EventError::InvalidBlockSequence);
             }
@@ -66,25 +89,32 @@ impl DcCkfState {
                 }
             },
         };
-        plan.start(blocks.len())?;
-        let mut previous = parent;
-        for block in blocks {
+        let chain = blocks.iter().map(|block| {
             let hash = SequenceHash::after(previous, block.tokens_hash);
             previous = Some(hash);
-            plan.chain.push((block.id, hash));
-            self.ownership.prefetch(source, block.id);
-            self.ownership.prefetch_hash(hash);
-        }
-        self.choose_candidates(plan, source)?;
-        self.ownership.reserve(source, &plan.candidates)?;
-        self.ownership.reserve_omissions(source, plan.candidates.len())?;
-        self.filter.reserve_insertions(plan.candidates.len())?;
-        Ok(())
+            (block.id, hash)
+        });
+        self.choose(plan, source, chain)
     }
 
-    /// Picks the blocks the source does not own yet.
-    fn choose_candidates(&self, plan: &mut StorePlan, source: SourceIdx) -> Result<(), EventError> {
+    /// Picks the blocks the source does not own yet and reserves all room they can need.
+    fn choose(
+        &mut self,
+        plan: &mut StorePlan,
+        source: SourceIdx,
+        blocks: impl ExactSizeIterator<Item = (ExternalId, SequenceHash)>,
+    ) -> Result<(), EventError> {
+        plan.start(blocks.len())?;
         let StorePlan { chain, candidates, seen } = plan;
+        let fetch_ahead = blocks.len() > 1;
+        for (id, hash) in blocks {
+            chain.push((id, hash));
+            if fetch_ahead {
+                self.ownership.prefetch(source, id);
+                self.ownership.prefetch_hash(hash);
+                self.filter.prefetch(self.filter.address(hash));
+            }
+        }
         for (index, &(id, hash)) in chain.iter().enumerate() {
             let known = match seen.enter(chain, index) {
                 Some(earlier) => Link::Owned(chain[earlier].1),
@@ -98,13 +128,12 @@ impl DcCkfState {
                 Link::Omitted(_) | Link::Unknown => candidates.push((id, hash)),
             }
         }
-        let room = OWNERS_MAX - candidates.len().min(OWNERS_MAX as usize) as u32;
-        for &(_, hash) in candidates.iter() {
-            if self.ownership.count(hash) > room {
-                return Err(EventError::OwnershipDegreeOverflow);
-            }
-            self.filter.prefetch(self.filter.address(hash));
-        }
+        self.ownership.reserve(source, candidates).map_err(|error| match error {
+            Unreserved::OutOfMemory => EventError::OutOfMemory(OutOfMemory),
+            Unreserved::TooManyOwners => EventError::OwnershipDegreeOverflow,
+        })?;
+        self.ownership.reserve_omissions(source, candidates.len())?;
+        self.filter.reserve_insertions(candidates.len())?;
         Ok(())
     }
 
@@ -112,16 +141,24 @@ impl DcCkfState {
     fn commit(&mut self, plan: &StorePlan, source: SourceIdx) -> Option<EventError> {
         let mut first_error = None;
         for &(id, hash) in &plan.candidates {
-            let first_owner = self.ownership.count(hash) == 0;
-            if first_owner && self.filter.insert(self.filter.address(hash)).is_err() {
-                self.ownership.omit(source, id, hash);
-                self.counters.capacity_omissions += 1;
+            if !self.admit(source, id, hash) {
                 first_error = Some(EventError::CapacityExhausted);
-            } else {
-                self.ownership.add(source, id, hash);
             }
         }
         first_error
+    }
+
+    /// Adds one edge, or omits the block when the filter has no place for it. Room must have been
+    /// reserved.
+    pub(super) fn admit(&mut self, source: SourceIdx, id: ExternalId, hash: SequenceHash) -> bool {
+        let filter = &mut self.filter;
+        let place = || filter.insert(filter.address(hash)).is_ok();
+        if self.ownership.add(source, id, hash, place) {
+            return true;
+        }
+        self.ownership.omit(source, id, hash);
+        self.counters.capacity_omissions += 1;
+        false
     }
 }
 
@@ -161,6 +198,9 @@ impl SeenIds {
 
     /// Enters the name at `index`; gives the index of an earlier block of that name.
     fn enter(&mut self, chain: &[(ExternalId, SequenceHash)], index: usize) -> Option<usize> {
+        if chain.len() == 1 {
+            return None;
+        }
         let id = chain[index].0;
         let mask = self.slots.len() - 1;
         let mut slot = (id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & mask;

@@ -3,12 +3,16 @@ use crate::ckf::vectors;
 use proptest::prelude::*;
 
 /// Presence written down, one mask a position.
-struct Written<'a> {
+struct Written<'a, const RANDOM: bool> {
     masks: &'a [u16],
     probes: usize,
 }
 
-impl Presence for Written<'_> {
+impl<const RANDOM: bool> Presence for Written<'_, RANDOM> {
+    fn reaches_far(&self) -> bool {
+        RANDOM
+    }
+
     fn probe(&mut self, positions: &[usize], masks: &mut [u16]) {
         assert!(!positions.is_empty() && positions.len() == masks.len());
         assert!(positions.is_sorted());
@@ -19,8 +23,61 @@ impl Presence for Written<'_> {
     }
 }
 
+/// The reference's search as its description has it, lane by lane and step by step.
+fn reference(masks: &[u16], lane: usize, window: usize) -> u32 {
+    let length = masks.len();
+    let hit = |position: usize| masks[position] & 1 << lane != 0;
+    if length == 0 || !hit(0) {
+        return 0;
+    }
+    let (mut before, mut lower, mut upper, mut next) = (0, 0, length, 1);
+    while next < length && upper == length {
+        if hit(next) {
+            (before, lower) = (lower, next);
+        } else {
+            upper = next;
+        }
+        next *= 2;
+    }
+    while upper - lower > 1 {
+        let middle = lower + (upper - lower) / 2;
+        if hit(middle) {
+            (before, lower) = (lower, middle);
+        } else {
+            upper = middle;
+        }
+    }
+    let edge = upper.saturating_sub(window);
+    let Some(missed) = (edge..upper).find(|position| !hit(*position)) else {
+        return upper as u32;
+    };
+    let astray = missed == edge && before < edge;
+    let earlier = (before + 1..edge).find(|position| astray && !hit(*position));
+    earlier.unwrap_or(missed) as u32
+}
+
+/// Both ways to a position must lead to honest answers; gives that with random access.
+fn search_in(masks: &[u16], lanes: u16, manner: Manner) -> [u32; LANES] {
+    let rolling = depths(&mut Written::<false> { masks, probes: 0 }, masks.len(), lanes, manner);
+    let random = depths(&mut Written::<true> { masks, probes: 0 }, masks.len(), lanes, manner);
+    let exact = linear(masks, lanes);
+    for found in [rolling, random] {
+        for (lane, depth) in found.into_iter().enumerate() {
+            let missing = |depth: usize| depth == masks.len() || masks[depth] & 1 << lane == 0;
+            assert!(depth >= exact[lane] && missing(depth as usize) || lanes & 1 << lane == 0);
+            if (exact[lane] as usize) < manner.linear {
+                assert_eq!(depth, exact[lane]);
+            }
+            if lanes & 1 << lane != 0 {
+                assert!(depth <= reference(masks, lane, manner.window), "lane {lane}");
+            }
+        }
+    }
+    random
+}
+
 fn search(masks: &[u16], lanes: u16, window: usize) -> [u32; LANES] {
-    depths(&mut Written { masks, probes: 0 }, masks.len(), lanes, window)
+    search_in(masks, lanes, Manner { linear: 16, window })
 }
 
 /// The obvious answer: the first missing position.
@@ -44,6 +101,14 @@ fn depths_match_the_vectors_or_are_the_linear_answer() {
         let recorded: Vec<u32> =
             vectors::nums(&row["depths"]).into_iter().map(|depth| depth as u32).collect();
         let exact = linear(&masks, lanes);
+        for lane in (0..LANES).filter(|lane| lanes & 1 << lane != 0) {
+            assert_eq!(
+                reference(&masks, lane, window),
+                recorded[lane],
+                "{} lane {lane}",
+                row["name"]
+            );
+        }
         for (lane, depth) in search(&masks, lanes, window).into_iter().enumerate() {
             // Equal on monotone rows, where both are exact; between the two on noisy ones.
             assert!(exact[lane] <= depth && depth <= recorded[lane], "{} lane {lane}", row["name"]);
@@ -54,9 +119,10 @@ fn depths_match_the_vectors_or_are_the_linear_answer() {
 #[test]
 fn a_chain_nobody_holds_costs_one_small_batch() {
     let masks = vec![0; 1024];
-    let mut presence = Written { masks: &masks, probes: 0 };
-    assert_eq!(depths(&mut presence, 1024, u16::MAX, 2), [0; LANES]);
-    assert_eq!(presence.probes, BATCHES[0]);
+    let mut presence = Written::<true> { masks: &masks, probes: 0 };
+    let manner = Manner { linear: 16, window: 2 };
+    assert_eq!(depths(&mut presence, 1024, u16::MAX, manner), [0; LANES]);
+    assert_eq!(presence.probes, FIRST_BATCH);
     assert_eq!(search(&[], u16::MAX, 2), [0; LANES]);
 }
 
@@ -65,8 +131,8 @@ fn a_false_hit_far_out_is_found_by_its_window() {
     // Present to 150; a false hit at the second sample.
     let mut masks = vec![0u16; 1000];
     masks[..150].fill(1);
-    masks[LINEAR - 1 + FIRST_STRIDE + 2 * FIRST_STRIDE] = 1;
-    masks[LINEAR - 1 + FIRST_STRIDE] = 1;
+    masks[256] = 1;
+    masks[512] = 1;
     assert_eq!(search(&masks, 1, 2)[0], 150);
 }
 
@@ -90,14 +156,18 @@ proptest! {
         let expected: [u32; LANES] =
             std::array::from_fn(|lane| if lanes & 1 << lane == 0 { 0 } else { depths[lane] });
         prop_assert_eq!(search(&masks, lanes, window), expected);
+        for linear in [1, 7, 128, 4096] {
+            prop_assert_eq!(search_in(&masks, lanes, Manner { linear, window }), expected);
+        }
     }
 
     #[test]
     fn short_chains_are_exact_whatever_they_hold(
-        masks in prop::collection::vec(any::<u16>(), 0..=LINEAR),
+        masks in prop::collection::vec(any::<u16>(), 0..=128),
         lanes: u16,
     ) {
-        prop_assert_eq!(search(&masks, lanes, 2), linear(&masks, lanes));
+        let manner = Manner { linear: 128, window: 2 };
+        prop_assert_eq!(search_in(&masks, lanes, manner), linear(&masks, lanes));
     }
 
     #[test]
@@ -110,12 +180,8 @@ proptest! {
             let at = at.index(masks.len());
             masks[at] ^= 1 << lane;
         }
-        let exact = linear(&masks, u16::MAX);
-        for (lane, depth) in search(&masks, u16::MAX, window).into_iter().enumerate() {
-            prop_assert!(depth >= exact[lane]);
-            // And the answer is honest: its own position is missing.
-            let missing = |depth: usize| depth == masks.len() || masks[depth] & 1 << lane == 0;
-            prop_assert!(missing(depth as usize));
+        for linear in [1, 5, 16, 64] {
+            search_in(&masks, u16::MAX, Manner { linear, window });
         }
     }
 }
