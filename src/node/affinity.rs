@@ -25,8 +25,6 @@ use crate::store::{MemoryStore, PresenceEvent};
 pub const EVENTS_MAX: usize = 1024;
 /// How often the store's events are taken, milliseconds.
 const FOLLOW_EVERY_MS: u64 = 5;
-/// Keys looked at for expiry each time.
-const SWEEP_BUDGET: usize = 2_000;
 
 /// The domains of a node and what feeds them.
 pub struct AffinityPlane {
@@ -118,13 +116,13 @@ impl AffinityPlane {
         }
     }
 
-    /// Follows the events of the node's own store until the node stops.
+    /// Follows the events of the node's own store until the node stops. Keys that expire unasked
+    /// are swept by the control plane.
     pub async fn follow_store(self: Arc<Self>, store: Arc<MemoryStore>) {
         let mut member = MemberKeys::new(store.shards());
         let mut scratch = Scratch::new(self.protocol);
         loop {
             tokio::time::sleep(Duration::from_millis(FOLLOW_EVERY_MS)).await;
-            store.sweep(self.clock.now().wall_ms, SWEEP_BUDGET);
             for shard in 0..store.shards() {
                 scratch.take(&store, shard, self.clock.now().wall_ms, &mut member);
                 if !scratch.changes.is_empty() {
