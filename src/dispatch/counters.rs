@@ -77,6 +77,7 @@ counters! {
     fragments: "Parts that multi-key commands were split into.",
     fallback_reads: "Reads answered by another rack than the own one.",
     retried_reads: "Reads sent again to another rack.",
+    replanned: "Requests planned again because their connection was lost before they were sent.",
     replayed_scripts: "Scripts sent again with their text.",
     missed_writes: "Replicas that a write could not reach.",
     errors_store: "Replies: the datastore could not be reached.",

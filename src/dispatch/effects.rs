@@ -148,14 +148,7 @@ impl Dispatcher {
             let ups = self.links.of(view.topology.local());
             if let Some(up) = ups.iter().copied().find(|up| self.ups[up.0 as usize].up) {
                 self.store_version = StoreVersion::Asked;
-                let ticket = Ticket {
-                    deadline_ms: 0,
-                    slot: STORE_VERSION,
-                    generation: 0,
-                    dc: 0,
-                    skip: 0,
-                    own: false,
-                };
+                let ticket = Ticket::of(STORE_VERSION, 0);
                 self.enqueue(up, Hop::Store, &Frame::Small(INFO), ticket, now);
             }
         }
@@ -246,7 +239,7 @@ impl Dispatcher {
                 let slot = if counts { part.slot } else { NOBODY };
                 let generation = part.generation;
                 let dc = number;
-                let ticket = Ticket { deadline_ms: 0, slot, generation, dc, skip: 0, own: false };
+                let ticket = Ticket { dc, ..Ticket::of(slot, generation) };
                 self.send_effect(effect, (peer, leg), ticket, owner, now);
             }
         }

@@ -3,6 +3,7 @@
 //! The texts are the reference's own (`spec/consistency.md` section 6): clients match on their
 //! beginning. Behind them stands `(peer, rack, cause)`, for the person who reads the log.
 
+use super::upstream::Target;
 use crate::ring::PeerId;
 
 /// Which side of the node an error comes from, and what it means for a retry.
@@ -84,7 +85,7 @@ impl Cause {
     }
 }
 
-/// One failed leg of a request. Whether state changed: unknown when [`Failure::was_sent`].
+/// One failed leg of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What the client is told.
@@ -106,10 +107,21 @@ impl Failure {
         Failure { peer: Some(peer), ..self }
     }
 
-    /// True when bytes of the request may have reached the other side, so that a write may or
-    /// may not have been applied. Only what was not sent is planned again (decision D6).
-    pub fn was_sent(self) -> bool {
-        matches!(self.kind, FailureKind::StoreRefused | FailureKind::PeerRefused)
+    /// The failure of a request whose bytes may have reached `target`: a write may or may not
+    /// have been applied.
+    pub fn sent(target: Target, cause: Cause) -> Failure {
+        match target {
+            Target::Store => Failure::new(FailureKind::StoreRefused, cause),
+            Target::Peer(peer) => Failure::new(FailureKind::PeerRefused, cause).at(peer),
+        }
+    }
+
+    /// The failure of a request no byte of which was sent to `target`.
+    pub fn unsent(target: Target, cause: Cause) -> Failure {
+        match target {
+            Target::Store => Failure::new(FailureKind::StoreNotConnected, cause),
+            Target::Peer(peer) => Failure::new(FailureKind::PeerNotConnected, cause).at(peer),
+        }
     }
 
     /// The reference's text, which clients match on.
@@ -178,11 +190,5 @@ mod tests {
         assert_eq!(kind(b"-ERR syntax error\r\n"), None);
         assert_eq!(kind(b"SERVER_ERROR object too large for cache\r\n"), None);
         assert_eq!(kind(b"$7\r\n-ERR Pe\r\n"), None);
-    }
-
-    #[test]
-    fn only_what_may_have_been_sent_is_unknown() {
-        assert!(Failure::new(FailureKind::PeerRefused, Cause::Closed).was_sent());
-        assert!(!Failure::new(FailureKind::PeerNotConnected, Cause::NotConnected).was_sent());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::effects::StoreVersion;
-use super::failure::{Cause, Failure, FailureKind};
+use super::failure::{Cause, Failure};
 use super::gather::Said;
 use super::plan::Standing;
 use super::upstream::{NOBODY, Target, Ticket, UpId, Upstream};
@@ -141,8 +141,7 @@ impl Dispatcher {
         self.touch_upstream(id);
         let deadline_ms = self.deadline_ms(id, now);
         let up = &mut self.ups[id.0 as usize];
-        let ticket =
-            Ticket { deadline_ms, slot: NOBODY, generation: 0, dc: 0, skip: 0, own: false };
+        let ticket = Ticket { deadline_ms, ..Ticket::of(NOBODY, 0) };
         let dnode_id = up.push(ticket, now.mono_ms());
         up.put_request(dnode_id, MsgType::Req, VERSION_TORC, &Frame::Small(body));
     }
@@ -191,16 +190,18 @@ impl Dispatcher {
         self.events.push_back(Event::Disconnect { up: id });
     }
 
-    /// Fails every request that awaits a reply of `id`.
+    /// Fails every request that awaits a reply of `id`, or plans it again.
     fn fail_upstream(&mut self, id: UpId, cause: Cause, now: Now) {
         let up = &mut self.ups[id.0 as usize];
-        up.out.clear();
-        let failure = match up.target {
-            Target::Store => Failure::new(FailureKind::StoreRefused, cause),
-            Target::Peer(peer) => Failure::new(FailureKind::PeerRefused, cause).at(peer),
-        };
-        for ticket in up.drain() {
-            self.answer(ticket, Said::Failed(failure), now);
+        let target = up.target;
+        for (ticket, unsent) in up.drain() {
+            match unsent {
+                Some(frame) => self.plan_again(id, ticket, frame, cause, now),
+                None => {
+                    let failure = Failure::sent(target, cause);
+                    self.answer(ticket, Said::Failed(failure), now);
+                }
+            }
         }
     }
 

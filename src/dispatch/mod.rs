@@ -45,6 +45,7 @@ mod local;
 mod memcache;
 mod multi;
 mod peer_requests;
+mod replan;
 mod replies;
 mod requests;
 mod ringwide;
@@ -340,7 +341,7 @@ impl Dispatcher {
             }
             Conn::Upstream(id) => {
                 let Some(up) = self.ups.get_mut(id.0 as usize) else { return };
-                up.out.advance(n);
+                up.on_written(n);
                 up.out.reclaim()
             }
         };

@@ -11,7 +11,9 @@ use super::secure::{Head, put_sealed};
 use super::send::rack_bit;
 use super::slot::{Envelope, Owner, Stage};
 use super::task::{Part, write_for_c};
-use super::upstream::{NOBODY, STORE_VERSION, TOO_LATE, Target, Ticket, UpId, UpstreamError};
+use super::upstream::{
+    NOBODY, STORE_VERSION, TOO_LATE, Target, Ticket, UpId, UpstreamError, Weight,
+};
 use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame, cut, multi};
 use crate::proto::args::Args;
@@ -126,6 +128,9 @@ impl Dispatcher {
         let waiting = |s: &&mut super::slot::Slot| s.generation == ticket.generation;
         let Some(slot) = self.slots.get_mut(ticket.slot as usize).filter(waiting) else { return };
         match &mut slot.stage {
+            Stage::Single if ticket.weight == Weight::Spare => {
+                self.hear_spare(ticket.slot, said, now);
+            }
             Stage::Single => {
                 if slot.request.is_empty() || !self.try_again(ticket.slot, &said, now) {
                     self.complete(ticket.slot, said, now);

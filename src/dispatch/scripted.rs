@@ -117,7 +117,9 @@ impl Scripted {
             match conn {
                 Conn::Client(_) => to_client.extend_from_slice(&bytes),
                 Conn::Upstream(up) => {
-                    self.far.entry(up.0).or_default().bytes.extend_from_slice(&bytes);
+                    if let Some(far) = self.far.get_mut(&up.0) {
+                        far.bytes.extend_from_slice(&bytes);
+                    }
                 }
             }
         }
@@ -203,6 +205,7 @@ impl Scripted {
     /// The connection to `name` is lost.
     pub(super) fn lose(&mut self, name: &str) {
         let up = self.up_of(name);
+        self.far.remove(&up.0);
         self.node.on_upstream_state(up, false, Cause::Closed, self.now);
     }
 }

@@ -8,8 +8,8 @@ use super::gather::{Said, Strictness};
 use super::plan::{self, Hop, Leg, Op, Plan, Question, Role};
 use super::slot::{Envelope, Owner, Stage};
 use super::task::write_for_c;
-use super::upstream::{NOBODY, Target, Ticket, UpId};
-use super::view::{Now, View};
+use super::upstream::{NOBODY, Target, Ticket, UpId, Weight};
+use super::view::{Now, Protocol, View};
 use super::{Dispatcher, Frame, block};
 use crate::proto::args::Args;
 use crate::proto::command::{Compare, TowardC};
@@ -143,21 +143,45 @@ impl Dispatcher {
         if let Err(failure) = self.write_other_form(view, ask, plan, &mut for_c) {
             return self.answer_now(ask, Said::Failed(failure), now);
         }
-        let (slot, generation) = self.reserve(view, ask, plan, level, now);
-        for leg in &plan.legs {
-            if for_c.is_empty() || self.is_torc(view, leg.peer) {
-                self.send_leg(ask.frame, ask, leg, (slot, generation), now);
-            } else {
-                self.send_leg(&Frame::Small(&for_c), ask, leg, (slot, generation), now);
-            }
-        }
+        let to = self.reserve(view, ask, plan, level, now);
+        self.send_legs(view, ask, plan, &for_c, to, now);
         self.recycle(for_c);
+    }
+
+    /// Sends every leg of a plan for the slot `to`; nodes of the reference get `for_c` in place
+    /// of the request, unless that is empty.
+    pub(super) fn send_legs(
+        &mut self,
+        view: &View,
+        ask: &Ask<'_>,
+        plan: &Plan,
+        for_c: &[u8],
+        (slot, generation): (u32, u32),
+        now: Now,
+    ) {
+        let only = plan.legs.len() == 1;
+        for leg in &plan.legs {
+            let own = usize::from(leg.rack) == view.topology.own_rack();
+            let ticket = Ticket { own, ..Ticket::of(slot, generation) };
+            let ticket = match leg.role {
+                Role::Answer if only => Ticket { weight: Weight::Only, ..ticket },
+                Role::Answer => ticket,
+                Role::Count { dc } => Ticket { dc, ..ticket },
+                Role::Swallow if leg.hop == Hop::Forward => Ticket { slot: NOBODY, ..ticket },
+                Role::Swallow => self.spare_ticket(ticket),
+            };
+            let frame = match for_c.is_empty() || self.is_torc(view, leg.peer) {
+                true => ask.frame,
+                false => &Frame::Small(for_c),
+            };
+            self.send_ticket(frame, ask.args, leg, ticket, ask.owner, now);
+        }
     }
 
     /// Writes the form in which nodes of the reference get a command they do not know, when there
     /// are any in the plan. An error names the first one that cannot run it in any form, so that
     /// nobody begins to.
-    fn write_other_form(
+    pub(super) fn write_other_form(
         &mut self,
         view: &View,
         ask: &Ask<'_>,
@@ -236,30 +260,13 @@ impl Dispatcher {
     /// True for a read that another rack could answer if this one fails (decision D6).
     fn may_move(&self, view: &View, ask: &Ask<'_>, plan: &Plan) -> bool {
         ask.op == Op::Read
+            && view.settings.protocol == Protocol::Redis
             && ask.key.is_some()
             && plan.groups.is_empty()
             && view.settings.read_fallback
             && (2..=TRIED_RACKS_MAX).contains(&view.topology.local_racks().len())
             && ask.frame.as_slice().len() < SHARE_MIN
             && !block::is_block(&ask.args)
-    }
-
-    fn send_leg(
-        &mut self,
-        frame: &Frame<'_>,
-        ask: &Ask<'_>,
-        leg: &Leg,
-        (slot, generation): (u32, u32),
-        now: Now,
-    ) {
-        let (slot, dc) = match leg.role {
-            Role::Answer => (slot, 0),
-            Role::Count { dc } => (slot, dc),
-            Role::Swallow => (NOBODY, 0),
-        };
-        let own = usize::from(leg.rack) == self.view.topology.own_rack();
-        let ticket = Ticket { deadline_ms: 0, slot, generation, dc, skip: 0, own };
-        self.send_ticket(frame, ask.args, leg, ticket, ask.owner, now);
     }
 
     pub(super) fn send_ticket(
@@ -403,7 +410,7 @@ impl Dispatcher {
         now: Now,
     ) {
         let own = usize::from(leg.rack) == self.view.topology.own_rack();
-        let ticket = Ticket { deadline_ms: 0, slot, generation, dc: 0, skip: 0, own };
+        let ticket = Ticket { own, ..Ticket::of(slot, generation) };
         self.send_ticket(frame, args, leg, ticket, Owner::Nobody, now);
     }
 

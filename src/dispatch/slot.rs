@@ -66,6 +66,10 @@ pub(super) struct Slot {
     pub(super) tried: u64,
     /// True for a read that another rack could answer if this one fails (decision D6).
     pub(super) moves: bool,
+    /// Replicas that may still answer in place of the one that was to, if that is lost unsent.
+    pub(super) spares: u16,
+    /// How that one was lost.
+    pub(super) orphan: Option<Failure>,
     /// True for an EVALSHA that is sent with the script's text if the datastore lacks it.
     pub(super) replays: bool,
     /// The request itself, while it may be sent again; else empty.
@@ -93,6 +97,8 @@ impl Dispatcher {
             started_us: now.mono_us,
             tried: 0,
             moves: false,
+            spares: 0,
+            orphan: None,
             replays: false,
             request: Vec::new(),
             parked: Parked::default(),

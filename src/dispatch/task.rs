@@ -114,7 +114,7 @@ impl Dispatcher {
         let hop = if peer == view.topology.local() { Hop::Store } else { Hop::Peer };
         let leg = Leg { peer, rack, hop, role: Role::Answer };
         let Part { slot, generation, part } = part;
-        let ticket = Ticket { deadline_ms: 0, slot, generation, dc: part, skip: 0, own: false };
+        let ticket = Ticket { dc: part, ..Ticket::of(slot, generation) };
         let owner = self.slots[slot as usize].owner;
         self.send_ticket(frame, args, &leg, ticket, owner, now);
     }

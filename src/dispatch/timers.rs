@@ -5,7 +5,7 @@ use super::Dispatcher;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::slot::Stage;
-use super::upstream::{NOBODY, Target, UpId, Upstream};
+use super::upstream::{NOBODY, Target, UpId, Upstream, Weight};
 use super::view::Now;
 use crate::ring::PeerIdx;
 
@@ -107,13 +107,9 @@ impl Dispatcher {
 
     fn expire(&mut self, id: UpId, now: Now) {
         while let Some(ticket) = self.ups[id.0 as usize].expire(now.mono_ms()) {
-            let failure = match self.ups[id.0 as usize].target {
-                Target::Store => Failure::new(FailureKind::StoreRefused, Cause::TimedOut),
-                Target::Peer(peer) => {
-                    Failure::new(FailureKind::PeerRefused, Cause::TimedOut).at(peer)
-                }
-            };
-            if ticket.slot != NOBODY && self.is_waiting(ticket.slot, ticket.generation) {
+            let failure = Failure::sent(self.ups[id.0 as usize].target, Cause::TimedOut);
+            let counts = ticket.slot != NOBODY && ticket.weight != Weight::Spare;
+            if counts && self.is_waiting(ticket.slot, ticket.generation) {
                 self.counters.timeouts += 1;
             }
             self.answer(ticket, Said::Failed(failure), now);

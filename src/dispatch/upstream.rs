@@ -54,6 +54,63 @@ pub(super) struct Ticket {
     pub(super) skip: u16,
     /// True for the own rack's replica.
     pub(super) own: bool,
+    /// What the reply means to a slot that one answer decides.
+    pub(super) weight: Weight,
+    /// Where its request begins in the bytes of the connection; set when it is queued.
+    pub(super) start: u64,
+}
+
+/// What one reply means to a slot that one answer decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// It is the answer, and nobody else was sent the request.
+    Only,
+    /// It is the answer; the others' are dropped.
+    First,
+    /// It is dropped, unless the request of the one that was to answer was never sent.
+    Spare,
+}
+
+impl Ticket {
+    /// The ticket of a request that `slot` waits for.
+    pub(super) fn of(slot: u32, generation: u32) -> Ticket {
+        Ticket {
+            deadline_ms: 0,
+            slot,
+            generation,
+            dc: 0,
+            skip: 0,
+            own: false,
+            weight: Weight::First,
+            start: 0,
+        }
+    }
+}
+
+/// The requests on a connection that was lost, oldest first.
+pub(super) struct Lost {
+    tickets: VecDeque<Ticket>,
+    /// What was not written.
+    pending: OutBuf,
+    /// Where that begins in the bytes of the connection.
+    at: u64,
+}
+
+impl Iterator for Lost {
+    /// One request; with its frame when no byte of it was written: then nobody has seen it.
+    type Item = (Ticket, Option<Vec<u8>>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let ticket = self.tickets.pop_front()?;
+        if ticket.start < self.at {
+            return Some((ticket, None));
+        }
+        let end = self.tickets.front().map_or(u64::MAX, |next| next.start);
+        self.pending.advance((ticket.start - self.at) as usize);
+        let len = self.pending.len().min((end - ticket.start) as usize);
+        self.at = ticket.start + len as u64;
+        Some((ticket, Some(self.pending.take_front(len))))
+    }
 }
 
 /// Why an upstream's bytes cannot be understood; the connection must be closed.
@@ -141,6 +198,8 @@ pub(super) struct Upstream {
     pub(super) probed_ms: u64,
     /// When the oldest ticket began to wait, for the stall rule.
     pub(super) waiting_since_ms: u64,
+    /// Bytes of this connection that were written.
+    written: u64,
     fifo: VecDeque<Ticket>,
     /// Tickets at the front whose deadline passed already.
     expired: usize,
@@ -169,6 +228,7 @@ impl Upstream {
             last_heard_ms: 0,
             probed_ms: 0,
             waiting_since_ms: 0,
+            written: 0,
             fifo: VecDeque::new(),
             expired: 0,
             next_id: 1,
@@ -184,6 +244,7 @@ impl Upstream {
     pub(super) fn reset(&mut self) {
         debug_assert!(self.fifo.is_empty());
         self.out.clear();
+        self.written = 0;
         self.expired = 0;
         self.next_id = 1;
         self.headers = HeaderDecoder::default();
@@ -191,8 +252,10 @@ impl Upstream {
         self.scanner = Scanner::new(self.protocol);
     }
 
-    /// Queues a ticket and returns the DNODE id its request must carry.
-    pub(super) fn push(&mut self, ticket: Ticket, now_ms: u64) -> u64 {
+    /// Queues the ticket of the request that is appended to the output next, and returns the
+    /// DNODE id that must carry.
+    pub(super) fn push(&mut self, mut ticket: Ticket, now_ms: u64) -> u64 {
+        ticket.start = self.written + self.out.len() as u64;
         if self.fifo.is_empty() {
             self.waiting_since_ms = now_ms;
         }
@@ -330,10 +393,17 @@ impl Upstream {
         self.pop_front()
     }
 
-    /// Every ticket, when the connection is lost.
-    pub(super) fn drain(&mut self) -> VecDeque<Ticket> {
+    /// `n` bytes of the output were written.
+    pub(super) fn on_written(&mut self, n: usize) {
+        self.out.advance(n);
+        self.written += n as u64;
+    }
+
+    /// Every request, when the connection is lost.
+    pub(super) fn drain(&mut self) -> Lost {
         self.expired = 0;
-        std::mem::take(&mut self.fifo)
+        let pending = std::mem::take(&mut self.out);
+        Lost { tickets: std::mem::take(&mut self.fifo), pending, at: self.written }
     }
 
     /// The next ticket whose deadline has passed, once.

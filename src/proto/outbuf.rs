@@ -131,6 +131,18 @@ impl OutBuf {
         }
     }
 
+    /// Takes the first `n` bytes out.
+    pub fn take_front(&mut self, n: usize) -> Vec<u8> {
+        let mut taken = Vec::with_capacity(n);
+        while taken.len() < n {
+            let front = self.front();
+            let step = front.len().min(n - taken.len());
+            taken.extend_from_slice(&front[..step]);
+            self.advance(step);
+        }
+        taken
+    }
+
     /// Drops everything that waits.
     pub fn clear(&mut self) {
         self.queue.clear();

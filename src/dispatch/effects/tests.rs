@@ -53,7 +53,7 @@ fn an_error_of_the_first_replica_ends_it() {
     assert_eq!(s.replies(), "-WRONGTYPE no set\r\n");
     s.send("SPOP k");
     s.lose("n1");
-    assert!(s.replies().starts_with("-ERR Peer: Peer Node refused connection (n1, r1"));
+    assert!(s.replies().starts_with("-ERR Peer: Peer Node is not connected (n1, r1"));
     assert!(s.sent("store").is_empty() && s.node.wants_read(s.client));
 }
 

@@ -10,7 +10,7 @@ fn upstream(target: Target) -> Upstream {
 }
 
 fn ticket(slot: u32, deadline_ms: u64) -> Ticket {
-    Ticket { deadline_ms, slot, generation: 0, dc: 0, skip: 0, own: false }
+    Ticket { deadline_ms, ..Ticket::of(slot, 0) }
 }
 
 fn push(up: &mut Upstream, slots: &[u32], deadline_ms: u64) {
@@ -137,7 +137,7 @@ fn a_lost_connection_gives_up_every_ticket_and_counts_ids_anew() {
     let mut up = upstream(PEER);
     push(&mut up, &[1, 2, 3], 5);
     up.expire(9);
-    let slots: Vec<u32> = up.drain().iter().map(|t| t.slot).collect();
+    let slots: Vec<u32> = up.drain().map(|(t, _)| t.slot).collect();
     assert_eq!(slots, [TOO_LATE, 2, 3]);
     up.reset();
     assert_eq!((up.in_flight(), up.next_deadline_ms()), (0, None));
@@ -201,4 +201,28 @@ fn noise_before_a_frame_is_dropped_as_it_comes() {
     let found = up.next_reply(&mut buf).unwrap().expect("a whole reply");
     assert_eq!(&buf[found.header..], b":1\r\n");
     assert_eq!(up.take_junk(), 0);
+}
+
+#[test]
+fn what_was_not_written_is_told_from_what_was_in_part() {
+    let mut up = Upstream::new(Target::Store, true, Protocol::Redis);
+    let big = vec![b'x'; crate::proto::outbuf::SHARE_MIN];
+    let frames: [&[u8]; 4] = [b"first", b"second", &big, b"last"];
+    for (slot, frame) in (1..).zip(frames) {
+        up.push(ticket(slot, 0), 0);
+        up.out.put_shared(frame.to_vec().into());
+    }
+    up.on_written(6);
+    let seen: Vec<_> = up.drain().map(|(ticket, frame)| (ticket.slot, frame)).collect();
+    let want = [None, None, Some(big.clone()), Some(b"last".to_vec())];
+    assert_eq!(seen, (1..).zip(want).collect::<Vec<_>>());
+    // A frame that begins where the written bytes end was not begun.
+    up.reset();
+    up.push(ticket(1, 0), 0);
+    up.out.put(b"first");
+    up.on_written(5);
+    up.push(ticket(2, 0), 0);
+    up.out.put(b"second");
+    let frames: Vec<_> = up.drain().map(|(_, frame)| frame).collect();
+    assert_eq!(frames, [None, Some(b"second".to_vec())]);
 }
