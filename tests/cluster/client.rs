@@ -63,12 +63,21 @@ impl Client {
     }
 
     pub fn try_connect(port: u16) -> io::Result<Client> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        Client::try_connect_to("127.0.0.1", port)
+    }
+
+    pub fn try_connect_to(host: &str, port: u16) -> io::Result<Client> {
+        let stream = TcpStream::connect((host, port))?;
         stream.set_nodelay(true)?;
         // A bound against hangs; no test's outcome depends on it.
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.set_write_timeout(Some(Duration::from_secs(60)))?;
         Ok(Client { stream, buf: Vec::new(), at: 0 })
+    }
+
+    /// Gives up on a reply after this time.
+    pub fn give_up_after(&self, time: Duration) {
+        self.stream.set_read_timeout(Some(time)).expect("timeout set");
     }
 
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {

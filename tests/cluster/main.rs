@@ -15,5 +15,6 @@ mod encrypted;
 mod faults;
 mod keys_land;
 mod membership;
+mod mixed;
 mod ring;
 mod wire;

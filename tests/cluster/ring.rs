@@ -44,10 +44,24 @@ fn program(test: &str, name: &str, variable: &str) -> Option<PathBuf> {
     found
 }
 
+/// The binary of the reference to use, or `None` with a line that says so. It is in no package, so
+/// it is never looked for.
+pub fn dynomite_bin(test: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("DYNOMITE_BIN").map(PathBuf::from);
+    if named.is_none() {
+        println!("skipped: {test}: DYNOMITE_BIN does not name a C Dynomite");
+    }
+    named
+}
+
 /// A process that is killed when dropped.
 pub struct Process(Child);
 
 impl Process {
+    pub fn new(child: Child) -> Process {
+        Process(child)
+    }
+
     pub fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -83,14 +97,19 @@ pub fn free_port() -> u16 {
 
 /// A redis-server without persistence, up when this returns.
 pub fn redis_process(bin: &Path, port: u16) -> Process {
+    redis_process_at(bin, "127.0.0.1", port)
+}
+
+/// The same on another address of this machine.
+pub fn redis_process_at(bin: &Path, host: &str, port: u16) -> Process {
     let child = Command::new(bin)
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--port", &port.to_string(), "--bind", host])
         .args(["--save", "", "--appendonly", "no"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
         .expect("redis-server starts");
-    wait_until("redis-server", || Client::try_connect(port).is_ok());
+    wait_until("redis-server", || Client::try_connect_to(host, port).is_ok());
     Process(child)
 }
 
