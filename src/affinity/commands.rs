@@ -235,7 +235,7 @@ fn engine_event(context: &Context<'_>, args: &Args<'_>, out: &mut Vec<u8>) -> Ou
     };
     let clears = data == EventData::Cleared;
     let applied = domain
-        .apply(&RouterEvent::device(source, data), context.now_ms)
+        .tell(&RouterEvent::device(source, data), context.now_ms)
         .map_err(CommandError::NotTaken)?;
     match applied.first_error {
         None | Some(EventError::CapacityExhausted) => {}

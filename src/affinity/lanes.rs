@@ -50,6 +50,11 @@ impl Lane {
         self.heard.store(now_ms + 1, Ordering::Relaxed);
     }
 
+    /// Its producer says that it does not know everything, or is gone.
+    pub fn unheard(&self) {
+        self.heard.store(0, Ordering::Relaxed);
+    }
+
     /// Heard when `other` was: the same lane of an earlier layout.
     pub fn heard_like(&self, other: &Lane) {
         self.heard.store(other.heard.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -9,6 +9,7 @@
 //! - [`member`]: what this node holds, exactly, as changes for the publisher.
 //! - [`advice`]: where a read should go, and why; with a memory of [`false_positives`].
 //! - [`roles`]: which node of a datacenter publishes.
+//! - [`publication`]: what it publishes, for subscribers inside its process.
 //! - [`commands`]: `TORC.WHERE`, `TORC.PREFIX`, `TORC.PREFIXKEYS`, `TORC.KV`, `TORC.TOKENS`.
 //!
 //! Time is a parameter: milliseconds on a clock that never goes back.
@@ -19,6 +20,7 @@ pub mod domain;
 pub mod false_positives;
 pub mod lanes;
 pub mod member;
+pub mod publication;
 pub mod roles;
 
 use std::sync::Arc;

@@ -56,6 +56,8 @@ pub struct LocalCkfAdapter {
     lease: LaneLease,
     open: bool,
     images: Vec<BucketImage>,
+    /// What the lane took since it was last asked for, when others want it too.
+    delivered: Option<Vec<CkfDelta>>,
 }
 
 impl LocalCkfAdapter {
@@ -70,8 +72,9 @@ impl LocalCkfAdapter {
             return Err(AdapterError::WrongFormat);
         }
         let publisher = DcCkfPublisher::new(identity, Fifo::default());
-        let images = Vec::new();
-        let mut adapter = LocalCkfAdapter { state, publisher, lane, lease, open: false, images };
+        let (images, delivered) = (Vec::new(), None);
+        let mut adapter =
+            LocalCkfAdapter { state, publisher, lane, lease, open: false, images, delivered };
         adapter.install(lease)?;
         Ok(adapter)
     }
@@ -139,6 +142,21 @@ impl LocalCkfAdapter {
         self.install(lease)
     }
 
+    /// Whether deltas are kept for [`LocalCkfAdapter::take_delivered`] once the lane has them.
+    pub fn keep_delivered(&mut self, keep: bool) {
+        self.delivered = keep.then(|| self.delivered.take().unwrap_or_default());
+    }
+
+    /// The deltas the lane took since the last call, in order.
+    pub fn take_delivered(&mut self) -> Vec<CkfDelta> {
+        self.delivered.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Gives the producer back; its lane leaves the answers.
+    pub fn into_producer(self) -> DcCkfState {
+        self.state
+    }
+
     /// The producer, for reports.
     pub fn producer(&self) -> &DcCkfState {
         &self.state
@@ -174,8 +192,13 @@ impl LocalCkfAdapter {
                 LaneOutcome::DeltaApplied { .. } => {}
                 other => return Err(AdapterError::Lane(other)),
             }
-            self.images = delta.images;
-            self.images.clear();
+            match &mut self.delivered {
+                Some(delivered) => delivered.push(delta),
+                None => {
+                    self.images = delta.images;
+                    self.images.clear();
+                }
+            }
         }
         self.open = open;
         Ok(())

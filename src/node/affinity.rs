@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::affinity::domain::{Domain, DomainError, DomainSpec, Kind};
@@ -29,12 +30,12 @@ const FOLLOW_EVERY_MS: u64 = 5;
 /// The domains of a node and what feeds them.
 pub struct AffinityPlane {
     config: config::Affinity,
-    protocol: KeyProtocol,
+    about: About,
     /// This node as a holder of keys.
     source: Source,
-    consumer: ConsumerInstanceId,
     clock: Clock,
     domains: ArcSwap<Affinity>,
+    catalog: watch::Sender<Arc<Affinity>>,
     /// True while no other node of the own datacenter holds keys this one does not hear of.
     alone: AtomicBool,
 }
@@ -60,25 +61,27 @@ impl AffinityPlane {
             config::Protocol::Redis => KeyProtocol::Resp,
             config::Protocol::Memcache => KeyProtocol::Memcache,
         };
-        let mut domains = specs(own, protocol, consumer, &datacenters).map(Domain::new);
         // Any number outsiders do not know will do; the clock is one, mixed with the slot.
         let incarnation = wall_ms().max(1);
         let table_seed = xxh3_64(&[incarnation, worker_id].map(u64::to_le_bytes).concat());
+        let about = About { protocol, consumer, table_seed };
+        let mut domains = specs(own, about, &datacenters).map(Domain::new);
         let publish = |domain: Result<Domain, DomainError>| -> Result<Arc<Domain>, DomainError> {
             let domain = domain?;
-            domain.publish(incarnation, table_seed)?;
+            domain.publish(incarnation)?;
             Ok(Arc::new(domain))
         };
         let Some(keys) = domains.next() else { return Ok(None) };
         let keys = publish(keys)?;
         let blocks = domains.map(publish).collect::<Result<_, _>>()?;
+        let domains = Arc::new(Affinity::new(keys, blocks));
         Ok(Some(AffinityPlane {
             config: own.clone(),
-            protocol,
+            about,
             source: Source { worker_id, dp_rank: 0 },
-            consumer,
             clock,
-            domains: ArcSwap::from_pointee(Affinity::new(keys, blocks)),
+            catalog: watch::Sender::new(Arc::clone(&domains)),
+            domains: ArcSwap::new(domains),
             alone: AtomicBool::new(is_alone(topology)),
         }))
     }
@@ -86,6 +89,12 @@ impl AffinityPlane {
     /// The domains now.
     pub fn domains(&self) -> Arc<Affinity> {
         self.domains.load_full()
+    }
+
+    /// The domains, told again whenever one of them is published, is not any more, or is another
+    /// one; see [`crate::affinity::publication`] for what to do with them.
+    pub fn catalog(&self) -> watch::Receiver<Arc<Affinity>> {
+        self.catalog.subscribe()
     }
 
     /// Follows a change of the ring: when datacenters came or went, the lanes are laid out anew
@@ -99,7 +108,7 @@ impl AffinityPlane {
         }
         let moved: Result<Vec<Arc<Domain>>, DomainError> = current
             .domains()
-            .zip(specs(&self.config, self.protocol, self.consumer, &datacenters))
+            .zip(specs(&self.config, self.about, &datacenters))
             .map(|(old, spec)| old.move_to(spec).map(Arc::new))
             .collect();
         match moved {
@@ -107,6 +116,7 @@ impl AffinityPlane {
                 let keys = domains.remove(0);
                 let next = Arc::new(Affinity::new(keys, domains));
                 self.domains.store(Arc::clone(&next));
+                self.catalog.send_replace(Arc::clone(&next));
                 next
             }
             Err(error) => {
@@ -120,7 +130,7 @@ impl AffinityPlane {
     /// are swept by the control plane.
     pub async fn follow_store(self: Arc<Self>, store: Arc<MemoryStore>) {
         let mut member = MemberKeys::new(store.shards());
-        let mut scratch = Scratch::new(self.protocol);
+        let mut scratch = Scratch::new(self.about.protocol);
         loop {
             tokio::time::sleep(Duration::from_millis(FOLLOW_EVERY_MS)).await;
             for shard in 0..store.shards() {
@@ -142,7 +152,7 @@ impl AffinityPlane {
         let alone = self.alone.load(Ordering::Relaxed);
         for domain in domains.domains() {
             let own = if domain.name() == KEYS_DOMAIN { changes } else { &[] };
-            domain.set_complete(alone);
+            domain.set_hears(alone, 1, 1);
             if let Err(error) = domain.apply_changes(self.source, own, now_ms) {
                 tracing::warn!(domain = domain.name(), %error, "the filter was not fed");
             }
@@ -186,11 +196,18 @@ impl Scratch {
     }
 }
 
+/// What all domains of a node have in common.
+#[derive(Clone, Copy)]
+struct About {
+    protocol: KeyProtocol,
+    consumer: ConsumerInstanceId,
+    table_seed: u64,
+}
+
 /// The shapes of all domains, ring keys first.
 fn specs<'a>(
     config: &'a config::Affinity,
-    protocol: KeyProtocol,
-    consumer: ConsumerInstanceId,
+    about: About,
     datacenters: &'a [String],
 ) -> impl Iterator<Item = DomainSpec> + 'a {
     let spec = move |name: &str, kind, expected, semantics: &Selection, scope: &Selection| {
@@ -208,10 +225,11 @@ fn specs<'a>(
             datacenters: datacenters.to_vec(),
             expected,
             stale_after_ms: config.stale_after_ms,
-            consumer,
+            consumer: about.consumer,
+            table_seed: about.table_seed,
         }
     };
-    let keys = Kind::Keys(protocol);
+    let keys = Kind::Keys(about.protocol);
     let keys = spec(KEYS_DOMAIN, keys, config.expected_keys, &config.semantics, &config.scope);
     let blocks = config.domains.iter().map(move |domain| {
         let kind = Kind::Blocks { block_size: domain.block_size, format: domain.hash };

@@ -10,8 +10,10 @@ fn node() -> Affinity {
     let keys = Domain::new(spec("keys", Kind::Keys(KeyProtocol::Resp), &["own", "far"])).unwrap();
     let kind = Kind::Blocks { block_size: 2, format: HashFormat::Standard };
     let blocks = Domain::new(spec("llm", kind, &["own", "far"])).unwrap();
-    keys.publish(1, 0).unwrap();
-    blocks.publish(1, 0).unwrap();
+    for domain in [&keys, &blocks] {
+        domain.publish(1).unwrap();
+        domain.set_hears(true, 1, 1);
+    }
     Affinity::new(Arc::new(keys), vec![Arc::new(blocks)])
 }
 
@@ -143,11 +145,12 @@ fn mistakes_are_named() {
     let off = "-ERR affinity is off on this node; see affinity.mode";
     assert_eq!(run_with(None, "", 0, "TORC.WHERE a"), off);
     assert_eq!(run_with(None, "", 0, "TORC.KV CLEARED 1 0"), off);
+    // Any node takes engines' events, whoever publishes.
     let kind = Kind::Blocks { block_size: 2, format: HashFormat::Standard };
     let silent = Affinity::new(
         Arc::new(Domain::new(spec("keys", Kind::Keys(KeyProtocol::Resp), &["own"])).unwrap()),
         vec![Arc::new(Domain::new(spec("llm", kind, &["own"])).unwrap())],
     );
-    let refused = run(&silent, "TORC.KV CLEARED 1 0");
-    assert_eq!(refused, "-TRYAGAIN this node does not publish this domain");
+    assert_eq!(run(&silent, "TORC.KV STORED 1 0 - 1 1"), ":1");
+    assert_eq!(run(&silent, "TORC.KV CLEARED 1 0"), "+OK");
 }

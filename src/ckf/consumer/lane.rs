@@ -230,6 +230,11 @@ impl LaneIngestor {
         self.assignment.map(|(_, lease)| lease)
     }
 
+    /// The producer whose stream it takes, and under which lease.
+    pub fn assignment(&self) -> Option<(ProducerIdentity, LaneLease)> {
+        self.assignment
+    }
+
     /// Takes a new producer or a new lease. The lane leaves the answers until its snapshot.
     pub fn assign(
         &mut self,
@@ -294,8 +299,14 @@ impl LaneIngestor {
 
     /// The lane's words as they are now, for comparisons.
     pub fn words(&self) -> Vec<u64> {
-        let buckets = 0..self.shared.table.buckets() as u32;
-        buckets.map(|bucket| self.shared.table.load(self.lane, bucket)).collect()
+        self.words_from(0, self.shared.table.buckets())
+    }
+
+    /// The lane's words from bucket `first` on, at most `count` of them.
+    pub fn words_from(&self, first: u32, count: usize) -> Vec<u64> {
+        let all = self.shared.table.buckets();
+        let end = all.min((first as usize).saturating_add(count)) as u32;
+        (first..end).map(|bucket| self.shared.table.load(self.lane, bucket)).collect()
     }
 
     /// Whether a snapshot may be written now; its consequences when not.

@@ -60,6 +60,8 @@ pub enum EventData {
     },
     /// Blocks that are their own names and chains of their own, in any order: keys.
     Appeared(Vec<SequenceHash>),
+    /// Blocks whose place in their chains was resolved before, in any order.
+    Resolved(Vec<(ExternalId, SequenceHash)>),
     /// Blocks that are gone, in any order.
     Removed(Vec<ExternalId>),
     /// Everything of this source is gone.
@@ -94,6 +96,17 @@ impl RouterEvent {
     pub fn removed_keys(source: Source, hashes: impl IntoIterator<Item = u64>) -> RouterEvent {
         let removed = hashes.into_iter().map(ExternalId).collect();
         RouterEvent::device(source, EventData::Removed(removed))
+    }
+
+    /// Blocks it speaks of; one for everything of a source.
+    pub fn blocks(&self) -> usize {
+        match &self.data {
+            EventData::Stored { blocks, .. } => blocks.len(),
+            EventData::Appeared(keys) => keys.len(),
+            EventData::Resolved(blocks) => blocks.len(),
+            EventData::Removed(ids) => ids.len(),
+            EventData::Cleared => 1,
+        }
     }
 
     /// Whether this event enters the filter.

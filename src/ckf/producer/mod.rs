@@ -106,6 +106,12 @@ impl DcCkfState {
                 applied.omitted = self.counters.capacity_omissions - before;
                 error
             }
+            EventData::Resolved(blocks) => {
+                let before = self.counters.capacity_omissions;
+                let error = self.store_resolved(event.source, blocks.iter().copied());
+                applied.omitted = self.counters.capacity_omissions - before;
+                error
+            }
             EventData::Removed(ids) => {
                 let before = self.counters.unknown_removals;
                 let error = self.remove(event.source, ids);
@@ -173,6 +179,25 @@ impl DcCkfState {
     /// How many (source, name) edges lead to `hash`.
     pub fn owner_count(&self, hash: SequenceHash) -> u32 {
         self.ownership.count(hash)
+    }
+
+    /// What `source` knows as `id`, whether the filter had a place for it or not.
+    pub fn canonical(&self, source: Source, id: ExternalId) -> Option<SequenceHash> {
+        let idx = self.ownership.source_idx(source)?;
+        match self.ownership.link(idx, id) {
+            Link::Owned(hash) | Link::Omitted(hash) => Some(hash),
+            Link::Unknown => None,
+        }
+    }
+
+    /// Distinct hashes owned.
+    pub fn unique_hashes(&self) -> usize {
+        self.ownership.unique()
+    }
+
+    /// Everything owned, in no useful order.
+    pub fn edges(&self) -> impl Iterator<Item = (Source, ExternalId, SequenceHash)> + '_ {
+        self.ownership.iter_edges()
     }
 
     /// Counts since the start.

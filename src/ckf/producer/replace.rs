@@ -46,6 +46,9 @@ impl DcCkfState {
                     fresh.store(event.source, *parent, *start_position, blocks)
                 }
                 EventData::Appeared(keys) => fresh.store_keys(event.source, keys),
+                EventData::Resolved(blocks) => {
+                    fresh.store_resolved(event.source, blocks.iter().copied())
+                }
                 EventData::Removed(_) | EventData::Cleared => {
                     return Err(ReplaceError::ForeignEvent);
                 }

@@ -49,7 +49,16 @@ impl DcCkfState {
         source: Source,
         keys: &[SequenceHash],
     ) -> Option<EventError> {
-        if keys.is_empty() {
+        self.store_resolved(source, keys.iter().map(|hash| (ExternalId(hash.0), *hash)))
+    }
+
+    /// Stores blocks whose canonical hashes are known.
+    pub(super) fn store_resolved(
+        &mut self,
+        source: Source,
+        chain: impl ExactSizeIterator<Item = (ExternalId, SequenceHash)>,
+    ) -> Option<EventError> {
+        if chain.len() == 0 {
             return None;
         }
         let idx = match self.ownership.enter_source(source) {
@@ -57,7 +66,6 @@ impl DcCkfState {
             Err(error) => return Some(error.into()),
         };
         let mut plan = std::mem::take(&mut self.plan);
-        let chain = keys.iter().map(|hash| (ExternalId(hash.0), *hash));
         let first_error = match self.choose(&mut plan, idx, chain) {
             Ok(()) => self.commit(&plan, idx),
             Err(error) => Some(error),

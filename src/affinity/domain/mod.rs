@@ -1,0 +1,283 @@
+//! One domain on this node: the lanes of all datacenters, and the own datacenter's exact state
+//! when this node holds it.
+//!
+//! Queries read the table and take no lock. The state stands behind a mutex that is held for one
+//! event, or one short batch of them, and never across an await; so does each lane's inlet. Locks
+//! are taken in one order: journal, state, inlets.
+
+mod holder;
+mod inlets;
+mod journal;
+mod state;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use self::holder::Holder;
+use self::inlets::Inlets;
+use self::journal::Journal;
+use super::lanes::Lanes;
+use crate::ckf::adapter::AdapterError;
+use crate::ckf::consumer::{
+    ClaimError, ConsumerConfig, ConsumerError, GlobalCkfIndexer, LANES, LINEAR_POSITIONS_DEFAULT,
+    PrefixDepths, VERIFICATION_WINDOW_DEFAULT,
+};
+use crate::ckf::digest;
+use crate::ckf::format::{CkfFormat, DEFAULT_SEED, FormatError};
+use crate::ckf::hashing::{BlockHash, HashFormat, SequenceHash};
+use crate::ckf::identity::{ConsumerInstanceId, DcId, IndexerDomainId, PoolId, ProducerIdentity};
+use crate::ckf::producer::{BuildError, ProducerConfig, ProducerCounters, ProducerSizes};
+use crate::ckf::ringkey::KeyProtocol;
+
+pub use self::holder::Part;
+pub use self::inlets::NotInstalled;
+pub use self::journal::News;
+
+/// The lane of the own datacenter.
+pub const OWN_LANE: u8 = 0;
+
+/// Keys of a chain that are looked at in order; beyond them a hole can be missed.
+const KEYS_IN_ORDER: usize = 4096;
+
+/// What the hashes of a domain stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Keys of the ring, each a chain of one block.
+    Keys(KeyProtocol),
+    /// Blocks of tokens.
+    Blocks {
+        /// Tokens of one block.
+        block_size: u32,
+        /// How tokens are cut.
+        format: HashFormat,
+    },
+}
+
+/// Shape of a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainSpec {
+    /// What clients and operators call it.
+    pub name: String,
+    /// Its identity, equal in all datacenters.
+    pub id: IndexerDomainId,
+    /// What its hashes stand for.
+    pub kind: Kind,
+    /// All datacenters, the own one first.
+    pub datacenters: Vec<String>,
+    /// Distinct keys or blocks of one datacenter to size for; equal in all datacenters.
+    pub expected: u64,
+    /// A lane is not believed after this long without a word, milliseconds.
+    pub stale_after_ms: u64,
+    /// This node as a consumer.
+    pub consumer: ConsumerInstanceId,
+    /// Any number outsiders do not know: it keeps them from crowding the tables.
+    pub table_seed: u64,
+}
+
+/// Why a domain cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum DomainError {
+    /// No format for so many keys.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The lanes contradict each other; or two datacenters share an id.
+    #[error(transparent)]
+    Consumer(#[from] ConsumerError),
+    /// The producer cannot be built.
+    #[error(transparent)]
+    Producer(#[from] BuildError),
+    /// The own lane is in use.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// Producer and lane do not work together.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+}
+
+/// Why something could not be done with the own datacenter's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// Another node publishes this domain.
+    #[error("this node does not publish this domain")]
+    NotPublisher,
+    /// The domain's hashes are not blocks that engines tell of.
+    #[error("this domain takes no events of engines")]
+    NoEngines,
+    /// The producer or its lane failed; it is being recovered.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+}
+
+/// The depth of a chain in one datacenter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth<'a> {
+    /// The datacenter.
+    pub dc: &'a str,
+    /// Blocks from the start that it holds; none while its lane is not believed.
+    pub blocks: Option<u32>,
+    /// Milliseconds since its producer was heard.
+    pub age_ms: Option<u64>,
+}
+
+/// A chain as its asker has it.
+#[derive(Clone, Copy, Debug)]
+pub enum Chain<'a> {
+    /// Hashes of blocks with all before them.
+    Sequence(&'a [SequenceHash]),
+    /// Hashes of single blocks, to be chained.
+    Blocks(&'a [BlockHash]),
+}
+
+/// Figures of the producer of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerReport {
+    /// Who it is; none while it only stands by.
+    pub identity: Option<ProducerIdentity>,
+    /// Sizes now.
+    pub sizes: ProducerSizes,
+    /// Counts since it began.
+    pub counters: ProducerCounters,
+    /// The last batch it published; none while it only stands by.
+    pub sequence: Option<u64>,
+    /// Times its lane had to be started anew.
+    pub recoveries: u32,
+}
+
+/// One domain.
+#[derive(Debug)]
+pub struct Domain {
+    spec: DomainSpec,
+    indexer: GlobalCkfIndexer,
+    lanes: Lanes,
+    format: CkfFormat,
+    /// Who the own datacenter's state hears of, and whether that is everybody.
+    hears: Hears,
+    /// Engines' events, for domains of blocks.
+    journal: Option<Mutex<Journal>>,
+    holder: Mutex<Holder>,
+    inlets: Mutex<Inlets>,
+}
+
+/// Whose holdings the exact state contains.
+#[derive(Debug, Default)]
+struct Hears {
+    complete: AtomicBool,
+    members: AtomicU32,
+    expected: AtomicU32,
+    /// The state contradicted itself and must be built anew.
+    damaged: AtomicBool,
+    recoveries: AtomicU32,
+}
+
+impl Domain {
+    /// A domain whose lanes are empty and not ready.
+    pub fn new(spec: DomainSpec) -> Result<Domain, DomainError> {
+        let journal = match spec.kind {
+            Kind::Keys(_) => None,
+            Kind::Blocks { .. } => Some(Mutex::new(Journal::new(producer_config(&spec, 1))?)),
+        };
+        Domain::with_journal(spec, journal)
+    }
+
+    fn with_journal(
+        spec: DomainSpec,
+        journal: Option<Mutex<Journal>>,
+    ) -> Result<Domain, DomainError> {
+        let format = CkfFormat::for_blocks(DEFAULT_SEED, spec.expected)?;
+        let linear_positions = match spec.kind {
+            // Keys go in any order, so chains of them have holes.
+            Kind::Keys(_) => KEYS_IN_ORDER,
+            Kind::Blocks { .. } => LINEAR_POSITIONS_DEFAULT,
+        };
+        let pool = |dc: &String| Some(pool(&spec.id, digest::dc_id(dc)));
+        let indexer = GlobalCkfIndexer::new(ConsumerConfig {
+            consumer: spec.consumer,
+            domain: spec.id,
+            format,
+            lanes: spec.datacenters.iter().map(pool).collect(),
+            verification_window: VERIFICATION_WINDOW_DEFAULT,
+            linear_positions,
+        })?;
+        let lanes = Lanes::new(spec.datacenters.iter().cloned(), spec.stale_after_ms);
+        Ok(Domain {
+            spec,
+            indexer,
+            lanes,
+            format,
+            hears: Hears::default(),
+            journal,
+            holder: Mutex::default(),
+            inlets: Mutex::default(),
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// Its shape.
+    pub fn spec(&self) -> &DomainSpec {
+        &self.spec
+    }
+
+    /// Its lanes.
+    pub fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// The lanes whose filters are complete, one bit each.
+    pub fn ready_lanes(&self) -> u16 {
+        self.indexer.ready_lanes()
+    }
+
+    /// Bytes of the table all lanes share.
+    pub fn table_bytes(&self) -> usize {
+        self.indexer.table_bytes()
+    }
+
+    /// For each hash the lanes that may hold it; gives the lanes that are ready and fresh, the
+    /// only ones whose bits mean anything.
+    pub fn probe(&self, hashes: &[SequenceHash], masks: &mut [u16], now_ms: u64) -> u16 {
+        let ready = self.indexer.probe(hashes, masks);
+        self.lanes.believed(ready, now_ms)
+    }
+
+    /// How deep each datacenter holds a chain.
+    pub fn depths(&self, chain: Chain<'_>, now_ms: u64) -> Vec<Depth<'_>> {
+        let found = match chain {
+            Chain::Sequence(hashes) => self.indexer.prefix_depths(hashes),
+            Chain::Blocks(blocks) => self.indexer.prefix_depths_of_blocks(blocks, &mut Vec::new()),
+        };
+        let found = found.unwrap_or(PrefixDepths { ready: 0, depths: [0; LANES] });
+        let believed = self.lanes.believed(found.ready, now_ms);
+        let depth = |(number, lane): (u8, &'_ super::lanes::Lane)| {
+            let blocks =
+                (believed & (1 << number) != 0).then_some(found.depths[usize::from(number)]);
+            (blocks, lane.age_ms(now_ms))
+        };
+        self.lanes
+            .iter()
+            .map(|(number, lane)| {
+                let (blocks, age_ms) = depth((number, lane));
+                Depth { dc: &lane.dc, blocks, age_ms }
+            })
+            .collect()
+    }
+}
+
+fn producer_config(spec: &DomainSpec, publish_every_n_events: u32) -> ProducerConfig {
+    ProducerConfig {
+        expected_blocks: spec.expected,
+        publish_every_n_events,
+        table_seed: spec.table_seed,
+        ..ProducerConfig::default()
+    }
+}
+
+fn pool(domain: &IndexerDomainId, dc_id: DcId) -> PoolId {
+    PoolId { indexer_domain: *domain, dc_id }
+}
+
+#[cfg(test)]
+pub(super) mod tests;
