@@ -52,7 +52,7 @@
 //! | layer | modules |
 //! | --- | --- |
 //! | 0 pure | [`token`], [`hash`], [`ring`], [`proto`], [`ckf`], [`document`] |
-//! | 1 machines | [`gossip`], [`dispatch`], [`affinity`] |
+//! | 1 machines | [`gossip`], [`dispatch`], [`affinity`], `relay` |
 //! | 2 local | [`config`], [`store`] |
 //! | 3 edges | [`net`], `gateway`, `admin`, [`telemetry`] |
 //! | 4 binary | [`node`], [`cli`] |
@@ -74,6 +74,8 @@ pub mod hash;
 pub mod net;
 pub mod node;
 pub mod proto;
+#[cfg(feature = "relay")]
+pub mod relay;
 pub mod ring;
 pub mod store;
 pub mod telemetry;
