@@ -28,13 +28,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
 ];
 
 /// Our own keys whose machinery this version does not have yet.
-const NOT_YET: &[&[&str]] = &[
-    &["cluster", "join_max_ms"],
-    &["data_dir"],
-    &["limits", "buffers_bytes_max"],
-    &["limits", "idle_timeout_ms"],
-    &["limits", "request_depth_max"],
-];
+const NOT_YET: &[&[&str]] = &[&["cluster", "join_max_ms"], &["data_dir"]];
 
 /// Values that say what is done anyway deserve no warning.
 const DONE_ANYWAY: &[(&str, &str)] =

@@ -1,5 +1,7 @@
 //! What a worker counts. Plain numbers; telemetry reads copies of them.
 
+use super::Dispatcher;
+
 /// Buckets of a latency histogram: bucket `i` counts values below `2^i` microseconds.
 pub const LATENCY_BUCKETS: usize = 28;
 
@@ -62,6 +64,32 @@ macro_rules! counters {
     };
 }
 
+impl Dispatcher {
+    /// Takes over the figures of a dispatcher that is given up after a panic.
+    pub fn succeed(&mut self, old: &Dispatcher) {
+        self.clients_made = old.clients_made;
+        self.counters = Counters {
+            clients: 0,
+            peer_links_in: 0,
+            upstreams_up: 0,
+            in_flight: 0,
+            panics: old.counters.panics + 1,
+            dispatchers_replaced: old.counters.dispatchers_replaced + 1,
+            ..old.counters.clone()
+        };
+    }
+
+    /// A panic ended one connection.
+    pub fn note_panic(&mut self) {
+        self.counters.panics += 1;
+    }
+
+    /// So many clients were disconnected because they sent nothing for too long.
+    pub fn note_idle(&mut self, clients: usize) {
+        self.counters.idle_closed += clients as u64;
+    }
+}
+
 counters! {
     clients: "Client connections open.",
     peer_links_in: "Incoming links of other nodes open.",
@@ -95,6 +123,9 @@ counters! {
     unknown_commands: "Commands not in the table.",
     pauses_client_limit: "Times a client was not read for its own limits.",
     pauses_upstream_limit: "Times a client was not read for an upstream's limits.",
+    idle_closed: "Clients disconnected because they sent nothing for limits.idle_timeout_ms.",
+    panics: "Panics that ended a connection, or all of a worker.",
+    dispatchers_replaced: "Workers that began anew after a panic in their dispatcher.",
     control_frames_in: "Gossip and control frames received.",
     bad_ciphers: "Upstream connections dropped for answers that are not encrypted as they must.",
     refused_links: "Links of other nodes closed for their encryption, or for want of it.",

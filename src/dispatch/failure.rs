@@ -46,6 +46,8 @@ pub enum Cause {
     TimedOut,
     /// The answer could not be read.
     BadReply,
+    /// It held the most when all buffers together became too large.
+    OverLimit,
     /// The peer answered later requests but not this one.
     Skipped,
     /// Replicas gave different answers.
@@ -73,6 +75,7 @@ impl Cause {
             Cause::Closed => "connection closed",
             Cause::TimedOut => "timed out",
             Cause::BadReply => "unreadable reply",
+            Cause::OverLimit => "closed for limits.buffers_bytes_max",
             Cause::Skipped => "answer skipped",
             Cause::Disagree => "replicas disagree",
             Cause::NoReplica => "no routable replica",

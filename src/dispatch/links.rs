@@ -147,8 +147,9 @@ impl Dispatcher {
     }
 
     fn open(&mut self, target: Target, same_dc: bool, address: Option<(String, u16)>) -> UpId {
-        let protocol = self.view.settings.protocol;
-        let id = UpId(self.ups.insert(Upstream::new(target, same_dc, protocol)) as u32);
+        let settings = &self.view.settings;
+        let up = Upstream::new(target, same_dc, settings.protocol, settings.reply);
+        let id = UpId(self.ups.insert(up) as u32);
         self.events.push_back(Event::Connect { up: id, target, address });
         id
     }

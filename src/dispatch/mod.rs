@@ -44,6 +44,7 @@ mod links;
 mod local;
 mod memcache;
 mod multi;
+mod output;
 mod peer_requests;
 mod replan;
 mod replies;
@@ -61,7 +62,6 @@ mod timers;
 mod upstream;
 
 use std::collections::{HashMap, VecDeque};
-use std::io::IoSlice;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -153,10 +153,6 @@ pub enum Event {
         peer: PeerId,
     },
 }
-
-/// Recycled buffers kept at most, and the largest that is kept.
-const POOL_BUFFERS_MAX: usize = 256;
-const POOL_BYTES_MAX: usize = 64 * 1024;
 
 /// See the module's page.
 pub struct Dispatcher {
@@ -298,62 +294,6 @@ impl Dispatcher {
         }
     }
 
-    /// Takes a connection that has bytes to write, once each time it gets some.
-    pub fn next_dirty(&mut self) -> Option<Conn> {
-        let conn = self.dirty.pop()?;
-        match conn {
-            Conn::Client(id) => {
-                if let Some(client) = self.clients.get_mut(id.0 as usize) {
-                    client.dirty = false;
-                }
-            }
-            Conn::Upstream(id) => {
-                if let Some(up) = self.ups.get_mut(id.0 as usize) {
-                    up.dirty = false;
-                }
-            }
-        }
-        Some(conn)
-    }
-
-    /// True when some connection has bytes to write.
-    pub fn has_dirty(&self) -> bool {
-        !self.dirty.is_empty()
-    }
-
-    /// Fills `slices` with the bytes to write on `conn`; returns how many slices were filled.
-    pub fn output<'a>(&'a self, conn: Conn, slices: &mut [IoSlice<'a>]) -> usize {
-        self.out_of(conn).map_or(0, |out| out.slices(slices))
-    }
-
-    /// Bytes waiting on `conn`.
-    pub fn output_len(&self, conn: Conn) -> usize {
-        self.out_of(conn).map_or(0, OutBuf::len)
-    }
-
-    /// `n` bytes of `conn`'s output were written.
-    pub fn on_written(&mut self, conn: Conn, n: usize) {
-        let spare = match conn {
-            Conn::Client(id) => {
-                let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
-                client.out.advance(n);
-                client.out.reclaim()
-            }
-            Conn::Upstream(id) => {
-                let Some(up) = self.ups.get_mut(id.0 as usize) else { return };
-                up.on_written(n);
-                up.out.reclaim()
-            }
-        };
-        if let Some(spare) = spare {
-            self.recycle(spare);
-        }
-        match conn {
-            Conn::Client(id) => self.unpause(id.0),
-            Conn::Upstream(id) => self.release_waiters(id),
-        }
-    }
-
     /// Clients that may be read again; the shell hands in what it still holds of them.
     pub fn next_resumable(&mut self) -> Option<ClientId> {
         self.resumable.pop()
@@ -377,89 +317,6 @@ impl Dispatcher {
     /// Requests in flight.
     pub fn in_flight(&self) -> usize {
         self.slots.len()
-    }
-
-    fn out_of(&self, conn: Conn) -> Option<&OutBuf> {
-        match conn {
-            Conn::Client(id) => self.clients.get(id.0 as usize).map(|c| &c.out),
-            Conn::Upstream(id) => self.ups.get(id.0 as usize).map(|u| &u.out),
-        }
-    }
-
-    /// An empty buffer, with memory if there is one to spare.
-    fn spare(&mut self) -> Vec<u8> {
-        let mut buffer = self.spare_buffers.pop().unwrap_or_default();
-        buffer.clear();
-        buffer
-    }
-
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let fits = buffer.capacity() > 0 && buffer.capacity() <= POOL_BYTES_MAX;
-        if fits && self.spare_buffers.len() < POOL_BUFFERS_MAX {
-            self.spare_buffers.push(buffer);
-        }
-    }
-
-    /// Marks a client's output dirty and makes sure it has memory.
-    fn touch_client(&mut self, key: u32) {
-        let client = &mut self.clients[key as usize];
-        if client.out.wants_memory()
-            && let Some(spare) = self.spare_buffers.pop()
-        {
-            client.out.lend(spare);
-        }
-        if !client.dirty {
-            client.dirty = true;
-            self.dirty.push(Conn::Client(ClientId(key)));
-        }
-    }
-
-    fn touch_upstream(&mut self, id: UpId) {
-        let up = &mut self.ups[id.0 as usize];
-        if up.out.wants_memory()
-            && let Some(spare) = self.spare_buffers.pop()
-        {
-            up.out.lend(spare);
-        }
-        if !up.dirty {
-            up.dirty = true;
-            self.dirty.push(Conn::Upstream(id));
-        }
-    }
-
-    /// Lets a paused client be read again when its queues are half empty.
-    fn unpause(&mut self, key: u32) {
-        let settings = &self.view.settings;
-        let Some(client) = self.clients.get_mut(key as usize) else { return };
-        if client.paused
-            && !client.held
-            && client.blocked_on.is_none()
-            && client.queue.len() <= settings.client_in_flight_max / 2
-            && client.owed_bytes() <= settings.client_output_max / 2
-        {
-            client.paused = false;
-            self.resumable.push(ClientId(key));
-        }
-    }
-
-    /// Lets the clients that waited for an upstream go on when it has room again.
-    fn release_waiters(&mut self, id: UpId) {
-        let settings = &self.view.settings;
-        let Some(up) = self.ups.get_mut(id.0 as usize).filter(|up| up.full) else { return };
-        let busy = up.out.len() > settings.upstream_output_max / 2
-            || up.in_flight() > settings.upstream_in_flight_max / 2;
-        if up.up && !up.retired && busy {
-            return;
-        }
-        up.full = false;
-        self.full_ups -= 1;
-        for key in std::mem::take(&mut up.waiters) {
-            if let Some(client) = self.clients.get_mut(key as usize) {
-                client.blocked_on = None;
-            }
-            self.unpause(key);
-        }
     }
 }
 

@@ -170,7 +170,7 @@ impl Dispatcher {
     }
 
     fn recycle_gather(&mut self, gather: Gather) {
-        if self.spare_gathers.len() < super::POOL_BUFFERS_MAX {
+        if self.spare_gathers.len() < super::output::POOL_BUFFERS_MAX {
             self.spare_gathers.push(gather);
         }
     }
@@ -301,7 +301,12 @@ impl Dispatcher {
         let mut failure = None;
         if let (Owner::Client(client), Some(bytes)) = (slot.owner, said.bytes()) {
             self.clients[client as usize].parked_bytes += bytes.len();
+            if bytes.len() >= SHARE_MIN {
+                // Nothing is to be written, but the shell looks how much it holds.
+                self.touch_client(client);
+            }
         }
+        let slot = &mut self.slots[key as usize];
         match said {
             Said::Reply(bytes) => slot.parked.copy(bytes),
             Said::Large(bytes) => slot.parked.share(bytes),

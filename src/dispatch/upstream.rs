@@ -167,10 +167,15 @@ impl Scanner {
         }
     }
 
-    fn scan(&mut self, buf: &[u8]) -> Result<Option<usize>, UpstreamError> {
+    fn scan(&mut self, buf: &[u8], limits: &ReplyLimits) -> Result<Option<usize>, UpstreamError> {
+        let memcache = || McReplyLimits {
+            value_bytes_max: limits.bulk_bytes_max,
+            reply_bytes_max: limits.reply_bytes_max,
+            ..McReplyLimits::default()
+        };
         match self {
-            Scanner::Resp(s) => s.scan(buf, &ReplyLimits::default()).ok(),
-            Scanner::Memcache(s) => s.scan(buf, &McReplyLimits::default()).ok(),
+            Scanner::Resp(s) => s.scan(buf, limits).ok(),
+            Scanner::Memcache(s) => s.scan(buf, &memcache()).ok(),
         }
         .ok_or(UpstreamError::Unreadable)
     }
@@ -205,6 +210,7 @@ pub(super) struct Upstream {
     expired: usize,
     next_id: u64,
     protocol: Protocol,
+    limits: ReplyLimits,
     headers: HeaderDecoder,
     header: Option<Header>,
     scanner: Scanner,
@@ -213,7 +219,12 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(target: Target, same_dc: bool, protocol: Protocol) -> Upstream {
+    pub(super) fn new(
+        target: Target,
+        same_dc: bool,
+        protocol: Protocol,
+        limits: ReplyLimits,
+    ) -> Upstream {
         Upstream {
             target,
             up: false,
@@ -233,6 +244,7 @@ impl Upstream {
             expired: 0,
             next_id: 1,
             protocol,
+            limits,
             headers: HeaderDecoder::default(),
             header: None,
             scanner: Scanner::new(protocol),
@@ -307,7 +319,7 @@ impl Upstream {
                 if self.fifo.is_empty() {
                     return Err(UpstreamError::Surplus);
                 }
-                let body = self.scanner.scan(buf)?;
+                let body = self.scanner.scan(buf, &self.limits)?;
                 Ok(body.map(|body| ReplyFrame { header: 0, body, id: None, version: 0 }))
             }
             Target::Peer(_) => self.next_framed_reply(buf),
@@ -330,7 +342,9 @@ impl Upstream {
             return Err(UpstreamError::Frame);
         }
         let body = match (&self.cipher, header.encrypted()) {
-            (None, false) => Body { at: header.len, len: self.scanner.scan(&buf[header.len..])? },
+            (None, false) => {
+                Body { at: header.len, len: self.scanner.scan(&buf[header.len..], &self.limits)? }
+            }
             (Some(_), true) => self.open_reply(&header, buf)?,
             (None, true) | (Some(_), false) => return Err(UpstreamError::Plain),
         };
@@ -351,7 +365,7 @@ impl Upstream {
             return Ok(Body { at: header.len, len: None });
         };
         let plain = cipher.open(&mut buf[header.len..end]).map_err(|_| UpstreamError::Sealed)?;
-        match self.scanner.scan(&buf[end - plain..end])? {
+        match self.scanner.scan(&buf[end - plain..end], &self.limits)? {
             Some(len) if len == plain => Ok(Body { at: end - plain, len: Some(len) }),
             Some(_) | None => Err(UpstreamError::Unreadable),
         }

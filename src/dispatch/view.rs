@@ -10,6 +10,7 @@ use super::plan::RackCap;
 use crate::affinity::Affinity;
 use crate::hash::KeyHasher;
 use crate::proto::resp::decode::RequestLimits;
+use crate::proto::resp::reply::ReplyLimits;
 use crate::proto::resp::table::ModuleCommands;
 use crate::ring::{Consistency, Topology};
 use crate::token::DynToken;
@@ -71,6 +72,8 @@ pub struct Settings {
     pub protocol: Protocol,
     /// Bounds of one request.
     pub request: RequestLimits,
+    /// Bounds of one reply of a datastore or peer.
+    pub reply: ReplyLimits,
     /// Client connections of the node, for CONFIG GET; the acceptor enforces it.
     pub client_connections_max: usize,
     /// Requests of one client in flight; over it the client is not read.
@@ -110,6 +113,7 @@ impl Default for Settings {
         Settings {
             protocol: Protocol::Redis,
             request: RequestLimits::default(),
+            reply: ReplyLimits::default(),
             client_connections_max: 10_000,
             client_in_flight_max: 1024,
             client_output_max: 64 << 20,

@@ -4,14 +4,16 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
 
+use super::core::{Core, Io};
+use super::panics::caught;
 use super::stream::{ReadHalf, Socket};
-use super::worker::{Core, Io, READ_BYTES};
+use super::worker::READ_BYTES;
 use crate::dispatch::{ClientId, ClientKind, Conn};
 
 impl Core {
@@ -22,30 +24,64 @@ impl Core {
             Ok(halves) => halves,
             Err(error) => {
                 tracing::debug!(%error, "connection lost before it was served");
-                self.connections.fetch_sub(1, Ordering::Relaxed);
+                self.connections.left(kind);
                 return;
             }
         };
-        let id = self.dispatcher.borrow_mut().add_client(kind);
+        let id = self.enter().add_client(kind);
         if kind == ClientKind::Peer {
-            self.dispatcher.borrow_mut().set_origin(id, &remote);
+            self.enter().set_origin(id, &remote);
             self.remotes.borrow_mut().insert(id, remote);
         }
-        let io = Io { write, blocked: false, waker: None };
+        let io = Io::new(write, &self.setup);
         self.ios.borrow_mut().insert(Conn::Client(id), io);
         let core = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            core.serve(id, read).await;
-            core.forget(id);
-        });
+        let serving = async move { core.serve(id, read).await };
+        tokio::task::spawn_local(Rc::clone(self).until_gone(id, kind, serving));
     }
 
-    fn forget(self: &Rc<Core>, id: ClientId) {
-        self.dispatcher.borrow_mut().remove_client(id);
+    /// Serves a connection, and forgets it when that ends, be it by a panic.
+    pub(super) async fn until_gone(
+        self: Rc<Core>,
+        id: ClientId,
+        kind: ClientKind,
+        serving: impl Future<Output = ()>,
+    ) {
+        if caught(serving).await.is_none() {
+            self.note_panic();
+        }
+        self.connections.left(kind);
+        if self.is_broken() {
+            return;
+        }
+        self.enter().remove_client(id);
         self.ios.borrow_mut().remove(&Conn::Client(id));
         self.remotes.borrow_mut().remove(&id);
-        self.connections.fetch_sub(1, Ordering::Relaxed);
         self.after_input();
+    }
+
+    /// Ends the connections of clients that sent nothing for `timeout_ms` and await nothing.
+    pub(super) async fn close_idle(self: Rc<Core>, timeout_ms: u64) {
+        let pause = Duration::from_millis((timeout_ms / 4).clamp(10, 10_000));
+        loop {
+            tokio::time::sleep(pause).await;
+            let now_ms = self.setup.clock.now().mono_ms();
+            let idle: Vec<Conn> = {
+                let (ios, dispatcher) = (self.ios.borrow(), self.look());
+                let is_idle = |(conn, io): &(&Conn, &Io)| match conn {
+                    Conn::Client(id) => {
+                        dispatcher.is_idle(*id) && now_ms - io.heard_ms >= timeout_ms
+                    }
+                    Conn::Upstream(_) => false,
+                };
+                ios.iter().filter(is_idle).map(|(conn, _)| *conn).collect()
+            };
+            self.enter().note_idle(idle.len());
+            for conn in idle {
+                let io = self.ios.borrow_mut().remove(&conn);
+                io.and_then(|io| io.waker).into_iter().for_each(Waker::wake);
+            }
+        }
     }
 
     /// `rx` holds what was read and not taken: an unfinished request, or whole ones of a client
@@ -66,10 +102,10 @@ impl Core {
             return Poll::Ready(());
         }
         loop {
-            if self.dispatcher.borrow().is_finished(id) {
+            if self.is_broken() || self.look().is_finished(id) {
                 return Poll::Ready(());
             }
-            if !self.dispatcher.borrow().wants_read(id) {
+            if !self.look().wants_read(id) {
                 return Poll::Pending;
             }
             if !rx.is_empty() && self.feed_again(id, rx) {
@@ -77,8 +113,13 @@ impl Core {
             }
             match self.poll_input(id, read, rx, cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => self.dispatcher.borrow_mut().on_client_eof(id),
-                Poll::Ready(Ok(_)) => self.after_input(),
+                Poll::Ready(Ok(0)) => self.enter().on_client_eof(id),
+                Poll::Ready(Ok(_)) => {
+                    if !self.note_input(Conn::Client(id), rx.len()) {
+                        return Poll::Ready(());
+                    }
+                    self.after_input();
+                }
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
             }
         }
@@ -88,7 +129,7 @@ impl Core {
     fn feed_again(self: &Rc<Core>, id: ClientId, rx: &mut BytesMut) -> bool {
         let before = rx.len();
         let now = self.setup.clock.now();
-        self.dispatcher.borrow_mut().on_client_bytes(id, rx, now);
+        self.enter().on_client_bytes(id, rx, now);
         self.after_input();
         rx.len() != before
     }
@@ -103,12 +144,12 @@ impl Core {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         if !rx.is_empty() {
-            let need = self.dispatcher.borrow().bytes_needed(id);
+            let need = self.look().bytes_needed(id);
             reserve(rx, need);
             let result = pin!(read.read_buf(rx)).poll(cx);
             if let Poll::Ready(Ok(1..)) = result {
                 let now = self.setup.clock.now();
-                self.dispatcher.borrow_mut().on_client_bytes(id, rx, now);
+                self.enter().on_client_bytes(id, rx, now);
                 if rx.is_empty() {
                     *rx = BytesMut::new();
                 }
@@ -120,7 +161,7 @@ impl Core {
         let result = pin!(read.read_buf(&mut *scratch)).poll(cx);
         if let Poll::Ready(Ok(1..)) = result {
             let now = self.setup.clock.now();
-            self.dispatcher.borrow_mut().on_client_bytes(id, &mut scratch, now);
+            self.enter().on_client_bytes(id, &mut scratch, now);
             if !scratch.is_empty() {
                 rx.extend_from_slice(&scratch);
                 scratch.clear();

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use super::worker::{Core, Io};
+use super::core::{Core, Io};
 use crate::dispatch::Conn;
 use crate::proto::outbuf::SLICES_MAX;
 
@@ -14,7 +14,10 @@ impl Core {
         loop {
             self.dirty.notified().await;
             loop {
-                let conn = self.dispatcher.borrow_mut().next_dirty();
+                if self.is_broken() {
+                    return;
+                }
+                let conn = self.enter().next_dirty();
                 let Some(conn) = conn else { break };
                 self.write_out(conn);
             }
@@ -25,11 +28,14 @@ impl Core {
     /// Writes as much of `conn`'s output as its socket takes.
     fn write_out(&self, conn: Conn) {
         let mut ios = self.ios.borrow_mut();
-        let Some(io) = ios.get_mut(&conn).filter(|io| !io.blocked) else { return };
+        let Some(io) = ios.get_mut(&conn) else { return };
+        if io.blocked {
+            return io.note_output(self.look().held_bytes(conn));
+        }
         match self.write_until_blocked(conn, io) {
             Ok(()) => {
                 let finished = match conn {
-                    Conn::Client(id) => self.dispatcher.borrow().is_finished(id),
+                    Conn::Client(id) => self.look().is_finished(id),
                     Conn::Upstream(_) => false,
                 };
                 if !finished {
@@ -45,17 +51,21 @@ impl Core {
         }
     }
 
-    fn write_until_blocked(&self, conn: Conn, io: &Io) -> io::Result<()> {
-        let mut dispatcher = self.dispatcher.borrow_mut();
-        loop {
+    fn write_until_blocked(&self, conn: Conn, io: &mut Io) -> io::Result<()> {
+        let mut dispatcher = self.enter();
+        let result = loop {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = dispatcher.output(conn, &mut slices);
             if count == 0 {
-                return Ok(());
+                break Ok(());
             }
-            let written = io.write.try_write(&slices[..count])?;
-            dispatcher.on_written(conn, written);
-        }
+            match io.write.try_write(&slices[..count]) {
+                Ok(written) => dispatcher.on_written(conn, written),
+                Err(error) => break Err(error),
+            }
+        };
+        io.note_output(dispatcher.held_bytes(conn));
+        result
     }
 
     /// The part of a connection's own task that writes: goes on when the socket takes bytes
@@ -68,6 +78,9 @@ impl Core {
         match &io.waker {
             Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => io.waker = Some(cx.waker().clone()),
+        }
+        if io.share.is_taken() {
+            return Poll::Ready(io::ErrorKind::OutOfMemory.into());
         }
         if !io.blocked {
             return Poll::Pending;

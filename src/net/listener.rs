@@ -115,8 +115,8 @@ pub async fn accept(
         if accepted.closed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let open: usize = workers.iter().map(Worker::connections).sum();
-        if kind == ClientKind::Client && open >= connections_max {
+        let clients = || workers.iter().map(Worker::clients).sum::<usize>();
+        if kind == ClientKind::Client && clients() >= connections_max {
             accepted.refused.fetch_add(1, Ordering::Relaxed);
             refuse(socket);
             continue;

@@ -4,6 +4,7 @@
 //! a single-threaded runtime and one [`Dispatcher`](crate::dispatch::Dispatcher), and owns its
 //! clients and its connections to the datastore and to every peer.
 
+pub mod buffers;
 pub mod clock;
 pub mod control_link;
 #[cfg(feature = "admin")]
@@ -14,6 +15,11 @@ pub mod store_health;
 pub mod worker;
 
 mod client;
+mod core;
 mod flush;
+mod panics;
 mod stream;
 mod upstream;
+
+#[cfg(test)]
+mod tests;

@@ -12,8 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::client::reserve;
+use super::core::{Core, Io};
+use super::panics::caught;
 use super::stream::{ReadHalf, WriteHalf, tcp_halves, unix_halves};
-use super::worker::{Core, Io, READ_BYTES, StoreAddress};
+use super::worker::{READ_BYTES, StoreAddress};
 use crate::dispatch::failure::Cause;
 use crate::dispatch::{Conn, Target, UpId, UpstreamError};
 use crate::proto::resp::encode;
@@ -32,8 +34,27 @@ const SETTLED_MS: u64 = 1000;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Core {
-    /// Keeps one upstream connected for as long as it is wanted.
-    pub(super) async fn keep_connected(
+    /// Keeps one upstream connected for as long as it is wanted, whatever happens.
+    pub(super) async fn hold(
+        self: Rc<Core>,
+        up: UpId,
+        target: Target,
+        address: Option<(String, u16)>,
+    ) {
+        loop {
+            caught(Rc::clone(&self).keep_connected(up, target, address.clone())).await;
+            if self.is_broken() {
+                return;
+            }
+            self.note_panic();
+            self.note_lost(up, Cause::Closed);
+            self.lose_upstream(up, Cause::Closed);
+            tokio::time::sleep(RETRY_FIRST).await;
+        }
+    }
+
+    /// Ends only by a panic.
+    async fn keep_connected(
         self: Rc<Core>,
         up: UpId,
         target: Target,
@@ -130,10 +151,10 @@ impl Core {
         mut read: ReadHalf,
         write: WriteHalf,
     ) -> Cause {
-        let io = Io { write, blocked: false, waker: None };
+        let io = Io::new(write, &self.setup);
         self.ios.borrow_mut().insert(Conn::Upstream(up), io);
         let now = self.setup.clock.now();
-        self.dispatcher.borrow_mut().on_upstream_state(up, true, Cause::Closed, now);
+        self.enter().on_upstream_state(up, true, Cause::Closed, now);
         self.after_input();
         let mut rx = BytesMut::new();
         poll_fn(|cx| self.poll_upstream(up, target, &mut read, &mut rx, cx)).await
@@ -151,9 +172,15 @@ impl Core {
             return Poll::Ready(Cause::Closed);
         }
         loop {
+            if self.is_broken() {
+                return Poll::Ready(Cause::Closed);
+            }
             match self.poll_replies(up, read, rx, cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(Ok(()))) => {
+                    if !self.note_input(Conn::Upstream(up), rx.len()) {
+                        return Poll::Ready(Cause::OverLimit);
+                    }
                     self.note_heard(target);
                     self.after_input();
                 }
@@ -176,7 +203,7 @@ impl Core {
         let mut scratch = self.scratch.borrow_mut();
         let own = !rx.is_empty();
         let buf: &mut BytesMut = if own {
-            let need = self.dispatcher.borrow().reply_bytes_needed(up);
+            let need = self.look().reply_bytes_needed(up);
             reserve(rx, need);
             rx
         } else {
@@ -190,7 +217,7 @@ impl Core {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
         }
         let now = self.setup.clock.now();
-        let result = self.dispatcher.borrow_mut().on_upstream_bytes(up, buf, now);
+        let result = self.enter().on_upstream_bytes(up, buf, now);
         if own {
             if rx.is_empty() {
                 *rx = BytesMut::new();

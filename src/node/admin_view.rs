@@ -88,6 +88,12 @@ impl NodeView {
                 "Times accepting paused because no descriptor was left",
                 accepted.no_descriptor.load(Ordering::Relaxed),
             ),
+            Figure::gauge("buffers_bytes", "Bytes in all buffers", self.0.buffers.held() as u64),
+            Figure::counter(
+                "buffers_closed",
+                "Connections closed because all buffers exceeded limits.buffers_bytes_max",
+                self.0.buffers.closed(),
+            ),
             Figure::gauge("workers", "Threads that serve", self.0.workers.len() as u64),
             Figure::counters(
                 "ring_events",

@@ -10,6 +10,7 @@ use crate::net::secure::LinkSecurity;
 use crate::proto::dnode::control::ControlSeal;
 use crate::proto::dnode::crypto::SecureOption;
 use crate::proto::resp::decode::RequestLimits;
+use crate::proto::resp::reply::ReplyLimits;
 use crate::ring::{Consistency, Topology};
 
 /// What an operator can change while the node runs.
@@ -121,6 +122,7 @@ fn seeds(config: &Config) -> Vec<Seed> {
 
 fn settings(config: &Config) -> Settings {
     let limits = &config.limits;
+    let reply = ReplyLimits::default();
     Settings {
         protocol: match config.data_store {
             config::Protocol::Redis => Protocol::Redis,
@@ -131,6 +133,11 @@ fn settings(config: &Config) -> Settings {
             elements_max: limits.request_elements_max,
             inline_bytes_max: limits.inline_bytes_max.as_usize(),
             ..RequestLimits::default()
+        },
+        reply: ReplyLimits {
+            bulk_bytes_max: limits.request_bulk_bytes_max.as_usize().max(reply.bulk_bytes_max),
+            depth_max: limits.request_depth_max,
+            ..reply
         },
         client_connections_max: limits.client_connections,
         client_in_flight_max: limits.client_in_flight,

@@ -11,6 +11,7 @@ pub mod serve;
 #[cfg(feature = "admin")]
 mod admin_view;
 mod control;
+mod descriptors;
 #[cfg(feature = "documents")]
 mod documents;
 mod embedded;
@@ -30,6 +31,7 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::dispatch::Counters;
 use crate::dispatch::view::View;
+use crate::net::buffers::Buffers;
 use crate::net::clock::Clock;
 use crate::net::listener::Accepted;
 use crate::net::store_health::StoreHealth;
@@ -56,6 +58,8 @@ pub struct Shared {
     pub workers: Arc<[Worker]>,
     /// Connections of clients taken in and turned away.
     pub accepted: Arc<Accepted>,
+    /// The memory of all buffers.
+    pub buffers: Arc<Buffers>,
     /// When peers were last heard.
     pub heard: Arc<Heard>,
     /// The embedded store, when it has one.

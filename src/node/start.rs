@@ -14,13 +14,14 @@ use super::control::Control;
 #[cfg(feature = "documents")]
 use super::documents::Documents;
 use super::embedded::executor;
-use super::{Node, Shared, Status, report};
+use super::{Node, Shared, Status, descriptors, report};
 use crate::config::{
     AffinityMode, Config, Endpoint, KeyFileError, NoOwnAddress, OwnAddress, Store,
 };
 use crate::dispatch::ClientKind;
 use crate::dispatch::view::View;
 use crate::gossip::Millis;
+use crate::net::buffers::Buffers;
 use crate::net::clock::{Clock, wall_ms};
 use crate::net::control_link::ControlLinks;
 use crate::net::listener::{Listener, accept};
@@ -73,7 +74,9 @@ pub(super) struct Listeners {
 impl Node {
     /// Starts a node in the current runtime, which becomes its control runtime. The admin port
     /// shows and changes `log`.
-    pub fn start(config: Config, log: Arc<Log>) -> Result<Node, StartError> {
+    pub fn start(mut config: Config, log: Arc<Log>) -> Result<Node, StartError> {
+        let limits = &mut config.limits;
+        limits.client_connections = descriptors::clients_max(limits.client_connections);
         let security = build::security(&config)?;
         #[cfg_attr(not(feature = "documents"), expect(unused_mut))]
         let mut listeners = bind(&config)?;
@@ -94,7 +97,8 @@ impl Node {
         let (orders, orders_in) = mpsc::unbounded_channel();
         let (proven, proven_in) = mpsc::unbounded_channel();
         let embedded = store(&config);
-        let setup = setup(&config, &view, &embedded, clock, &heard, notices);
+        let buffers = Arc::new(Buffers::new(config.limits.buffers_bytes_max.as_usize()));
+        let setup = setup(&config, &view, &embedded, clock, &heard, &buffers, notices);
         let setup = Setup { security: security.clone(), ..setup };
         let store_health = embedded.is_none().then(|| Arc::clone(&setup.store_health));
         let workers: Arc<[Worker]> = (0..config.worker_count())
@@ -106,6 +110,7 @@ impl Node {
             view,
             workers,
             accepted: Arc::default(),
+            buffers,
             heard,
             embedded,
             affinity,
@@ -181,6 +186,7 @@ fn setup(
     embedded: &Option<Arc<MemoryStore>>,
     clock: Clock,
     heard: &Arc<Heard>,
+    buffers: &Arc<Buffers>,
     notices: mpsc::UnboundedSender<Notice>,
 ) -> Setup {
     let store = match &config.store {
@@ -203,6 +209,8 @@ fn setup(
         security: None,
         store_health: Arc::new(StoreHealth::new(config.worker_count(), eager)),
         clock,
+        buffers: Arc::clone(buffers),
+        idle_timeout_ms: config.limits.idle_timeout_ms,
         heard: Arc::clone(heard),
         notices,
     }

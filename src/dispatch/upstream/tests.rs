@@ -6,7 +6,7 @@ use crate::proto::dnode::{DATA_PLAIN, put_header};
 const PEER: Target = Target::Peer(PeerId(7));
 
 fn upstream(target: Target) -> Upstream {
-    Upstream::new(target, true, Protocol::Redis)
+    Upstream::new(target, true, Protocol::Redis, ReplyLimits::default())
 }
 
 fn ticket(slot: u32, deadline_ms: u64) -> Ticket {
@@ -205,7 +205,7 @@ fn noise_before_a_frame_is_dropped_as_it_comes() {
 
 #[test]
 fn what_was_not_written_is_told_from_what_was_in_part() {
-    let mut up = Upstream::new(Target::Store, true, Protocol::Redis);
+    let mut up = Upstream::new(Target::Store, true, Protocol::Redis, ReplyLimits::default());
     let big = vec![b'x'; crate::proto::outbuf::SHARE_MIN];
     let frames: [&[u8]; 4] = [b"first", b"second", &big, b"last"];
     for (slot, frame) in (1..).zip(frames) {
@@ -225,4 +225,15 @@ fn what_was_not_written_is_told_from_what_was_in_part() {
     up.out.put(b"second");
     let frames: Vec<_> = up.drain().map(|(_, frame)| frame).collect();
     assert_eq!(frames, [None, Some(b"second".to_vec())]);
+}
+
+#[test]
+fn a_reply_that_is_nested_too_deep_ends_the_connection() {
+    let limits = ReplyLimits { depth_max: 2, ..ReplyLimits::default() };
+    let mut up = Upstream::new(Target::Store, true, Protocol::Redis, limits);
+    up.push(ticket(1, 0), 0);
+    let found = up.next_reply(&mut b"*1\r\n*1\r\n:1\r\n".to_vec()).unwrap();
+    assert_eq!(found.map(|f| f.body), Some(12));
+    let deeper = up.next_reply(&mut b"*1\r\n*1\r\n*1\r\n:1\r\n".to_vec());
+    assert_eq!(deeper.unwrap_err(), UpstreamError::Unreadable);
 }

@@ -1,0 +1,366 @@
+//! What all tasks of a worker share: its dispatcher, its connections, and what it tells others.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+
+use super::buffers::Share;
+use super::panics::caught;
+use super::stream::WriteHalf;
+use super::worker::{Connections, Notice, READ_BYTES, Setup};
+use crate::dispatch::failure::Cause;
+use crate::dispatch::{ClientId, Conn, Dispatcher, Event, LinkRefused, Target, UpId};
+use crate::gossip::Link;
+use crate::ring::PeerId;
+
+/// Addresses of refused links that are remembered, each for one warning.
+const REFUSED_MAX: usize = 64;
+
+/// The longest a worker sleeps while something is due.
+const TICK_MAX_MS: u64 = 250;
+
+/// A connection as the flush task sees it.
+pub(super) struct Io {
+    pub(super) write: WriteHalf,
+    /// The socket took no more bytes; the connection's own task waits until it does.
+    pub(super) blocked: bool,
+    /// Wakes the connection's own task.
+    pub(super) waker: Option<Waker>,
+    /// When it last sent something, in milliseconds of the node's clock.
+    pub(super) heard_ms: u64,
+    /// Bytes of an unfinished request or reply.
+    input: usize,
+    /// Bytes the dispatcher holds for it.
+    output: usize,
+    /// The sum, in the memory of all buffers.
+    pub(super) share: Share,
+}
+
+impl Io {
+    pub(super) fn new(write: WriteHalf, setup: &Setup) -> Io {
+        let heard_ms = setup.clock.now().mono_ms();
+        let share = Share::new(&setup.buffers);
+        Io { write, blocked: false, waker: None, heard_ms, input: 0, output: 0, share }
+    }
+
+    /// The dispatcher holds `bytes` for it.
+    pub(super) fn note_output(&mut self, bytes: usize) {
+        if self.output != bytes {
+            self.output = bytes;
+            self.share.set(self.input + bytes, self.waker.as_ref());
+        }
+    }
+
+    fn note_input(&mut self, bytes: usize) {
+        if self.input != bytes {
+            self.input = bytes;
+            self.share.set(bytes + self.output, self.waker.as_ref());
+        }
+    }
+}
+
+/// What all tasks of a worker share. Single-threaded, so cells suffice.
+pub(super) struct Core {
+    pub(super) number: usize,
+    pub(super) dispatcher: RefCell<Dispatcher>,
+    pub(super) ios: RefCell<HashMap<Conn, Io, fnv::FnvBuildHasher>>,
+    pub(super) scratch: RefCell<BytesMut>,
+    pub(super) dirty: Notify,
+    due: Notify,
+    timer_idle: Cell<bool>,
+    /// A panic passed through the dispatcher: it is not to be used any more.
+    pub(super) broken: Cell<bool>,
+    /// Told when that happens.
+    pub(super) broke: Notify,
+    pub(super) connections: Arc<Connections>,
+    pub(super) setup: Setup,
+    /// Where incoming peer links come from.
+    pub(super) remotes: RefCell<HashMap<ClientId, String>>,
+    /// Where links came from that were refused.
+    refused: RefCell<HashSet<String>>,
+    pub(super) upstreams: RefCell<HashMap<UpId, Upstream>>,
+    /// The tasks that belong to no connection.
+    pub(super) own_tasks: RefCell<Vec<AbortHandle>>,
+}
+
+/// The task that keeps one upstream connected.
+pub(super) struct Upstream {
+    pub(super) task: AbortHandle,
+    pub(super) target: Target,
+    pub(super) open: bool,
+}
+
+impl Core {
+    /// A worker's shared state, with its own tasks running. In a local set.
+    pub(super) fn start(number: usize, setup: Setup, connections: Arc<Connections>) -> Rc<Core> {
+        Core::start_after(None, number, setup, connections)
+    }
+
+    /// The same, with the figures of `old`.
+    pub(super) fn start_after(
+        old: Option<&Dispatcher>,
+        number: usize,
+        setup: Setup,
+        connections: Arc<Connections>,
+    ) -> Rc<Core> {
+        let view = setup.view.load_full();
+        let idle_timeout_ms = setup.idle_timeout_ms;
+        let mut dispatcher = Dispatcher::new(number as u64, view, setup.embedded.clone());
+        dispatcher.share_scripts(Arc::clone(&setup.scripts));
+        if let Some(security) = &setup.security {
+            dispatcher.secure_links(security.for_dispatcher());
+        }
+        if let Some(old) = old {
+            dispatcher.succeed(old);
+        }
+        let core = Rc::new(Core {
+            number,
+            dispatcher: RefCell::new(dispatcher),
+            ios: RefCell::default(),
+            scratch: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
+            dirty: Notify::new(),
+            due: Notify::new(),
+            timer_idle: Cell::new(false),
+            broken: Cell::new(false),
+            broke: Notify::new(),
+            connections,
+            setup,
+            remotes: RefCell::default(),
+            refused: RefCell::default(),
+            upstreams: RefCell::default(),
+            own_tasks: RefCell::default(),
+        });
+        core.run_own(Rc::clone(&core).flush_when_dirty());
+        core.run_own(Rc::clone(&core).tick());
+        if idle_timeout_ms > 0 {
+            core.run_own(Rc::clone(&core).close_idle(idle_timeout_ms));
+        }
+        core.after_input();
+        core
+    }
+
+    /// Runs a task without which the worker does not work.
+    fn run_own(self: &Rc<Core>, work: impl Future<Output = ()> + 'static) {
+        let core = Rc::clone(self);
+        let task = tokio::task::spawn_local(async move {
+            if caught(work).await.is_none() {
+                core.give_up();
+            }
+        });
+        self.own_tasks.borrow_mut().push(task.abort_handle());
+    }
+
+    /// What every entry into the dispatcher is followed by: events are carried out, and the
+    /// flush and timer tasks are woken when they have work.
+    pub(super) fn after_input(self: &Rc<Core>) {
+        if self.is_broken() {
+            return;
+        }
+        loop {
+            let event = self.enter().poll_event();
+            match event {
+                Some(event) => self.carry_out(event),
+                None => break,
+            }
+        }
+        let mut dispatcher = self.enter();
+        if dispatcher.has_dirty() {
+            self.dirty.notify_one();
+        }
+        while let Some(client) = dispatcher.next_resumable() {
+            self.wake(Conn::Client(client));
+        }
+        if self.timer_idle.get() && dispatcher.in_flight() > 0 {
+            self.due.notify_one();
+        }
+    }
+
+    /// Bytes came on a connection, and `kept` of them wait for more. False when it is to be
+    /// closed, because all buffers together are too large and its own are the largest.
+    pub(super) fn note_input(&self, conn: Conn, kept: usize) -> bool {
+        let mut ios = self.ios.borrow_mut();
+        let Some(io) = ios.get_mut(&conn) else { return false };
+        if self.setup.idle_timeout_ms > 0 {
+            io.heard_ms = self.setup.clock.now().mono_ms();
+        }
+        io.note_input(kept);
+        !io.share.is_taken()
+    }
+
+    /// Wakes a connection's own task.
+    pub(super) fn wake(&self, conn: Conn) {
+        if let Some(waker) = self.ios.borrow().get(&conn).and_then(|io| io.waker.as_ref()) {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn carry_out(self: &Rc<Core>, event: Event) {
+        match event {
+            Event::Connect { up, target, address } => {
+                let task = Rc::clone(self).hold(up, target, address);
+                let task = tokio::task::spawn_local(task).abort_handle();
+                self.upstreams.borrow_mut().insert(up, Upstream { task, target, open: false });
+            }
+            Event::Disconnect { up } => {
+                let upstream = self.upstreams.borrow_mut().remove(&up);
+                self.ios.borrow_mut().remove(&Conn::Upstream(up));
+                if let Some(upstream) = upstream {
+                    upstream.task.abort();
+                    if upstream.open {
+                        self.tell_lost(upstream.target, Cause::Closed);
+                    }
+                }
+            }
+            Event::Control { from, kind, body } => {
+                let from = self.remotes.borrow().get(&from).cloned().unwrap_or_default();
+                self.tell(Notice::Control { from, kind, body });
+            }
+            Event::LinkRefused { from, why } => self.report_refused(from, &why),
+            Event::TorcPeer { peer } => {
+                self.tell(Notice::TorcPeer(peer));
+            }
+        }
+    }
+
+    /// One warning for each address: a node that is set up wrongly tries again for ever.
+    fn report_refused(&self, from: ClientId, why: &LinkRefused) {
+        let from = self.remotes.borrow().get(&from).cloned().unwrap_or_default();
+        let mut refused = self.refused.borrow_mut();
+        if refused.len() < REFUSED_MAX && !refused.contains(&from) {
+            tracing::warn!(from, "link refused: {why}");
+            refused.insert(from);
+        } else {
+            tracing::debug!(from, "link refused: {why}");
+        }
+    }
+
+    /// Fails what is overdue, asks silent peers whether they live, and reopens connections that
+    /// were silent for too long.
+    async fn tick(self: Rc<Core>) {
+        loop {
+            let now = self.setup.clock.now();
+            if self.is_broken() {
+                return;
+            }
+            let due = self.look().poll_timeout(now);
+            match due {
+                None => {
+                    self.timer_idle.set(true);
+                    self.due.notified().await;
+                    self.timer_idle.set(false);
+                }
+                Some(at) => {
+                    let wait = at.saturating_sub(now.mono_ms()).clamp(1, TICK_MAX_MS);
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
+                }
+            }
+            let now = self.setup.clock.now();
+            let stalled = self.enter().on_deadline(now);
+            for up in stalled {
+                self.lose_upstream(up, Cause::TimedOut);
+            }
+            self.after_input();
+        }
+    }
+
+    /// Ends a connection from this side; its task opens it again.
+    pub(super) fn lose_upstream(self: &Rc<Core>, up: UpId, cause: Cause) {
+        if self.is_broken() {
+            return;
+        }
+        let waker = self.ios.borrow_mut().remove(&Conn::Upstream(up)).and_then(|io| io.waker);
+        let now = self.setup.clock.now();
+        self.enter().on_upstream_state(up, false, cause, now);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        self.after_input();
+    }
+
+    pub(super) fn reopen(self: &Rc<Core>, peer: PeerId) {
+        let open = |(_, upstream): &(&UpId, &Upstream)| {
+            upstream.open && upstream.target == Target::Peer(peer)
+        };
+        let ups: Vec<UpId> =
+            self.upstreams.borrow().iter().filter(open).map(|(up, _)| *up).collect();
+        for up in ups {
+            self.lose_upstream(up, Cause::Closed);
+        }
+    }
+
+    /// Notes that an upstream was connected, and tells the control plane about peers'.
+    pub(super) fn note_open(&self, up: UpId) {
+        let mut upstreams = self.upstreams.borrow_mut();
+        let Some(upstream) = upstreams.get_mut(&up) else { return };
+        upstream.open = true;
+        match upstream.target {
+            Target::Store => self.setup.store_health.opened(self.number),
+            Target::Peer(peer) => self.tell(Notice::Link { peer, link: Link::Open }),
+        }
+    }
+
+    /// The same for one whose connection was lost.
+    pub(super) fn note_lost(&self, up: UpId, cause: Cause) {
+        let mut upstreams = self.upstreams.borrow_mut();
+        let Some(upstream) = upstreams.get_mut(&up).filter(|upstream| upstream.open) else {
+            return;
+        };
+        upstream.open = false;
+        self.tell_lost(upstream.target, cause);
+    }
+
+    /// The same for an attempt that failed.
+    pub(super) fn note_failed(&self, target: Target, error: &io::Error) {
+        match target {
+            Target::Store => self.setup.store_health.refused(self.number, error),
+            Target::Peer(peer) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.tell(Notice::Link { peer, link: Link::Refused });
+            }
+            Target::Peer(peer) => self.tell(Notice::Unanswered(peer)),
+        }
+    }
+
+    pub(super) fn tell_lost(&self, target: Target, cause: Cause) {
+        match target {
+            Target::Store => self.setup.store_health.lost(self.number, cause.text()),
+            Target::Peer(peer) => self.tell(Notice::Link { peer, link: Link::Lost }),
+        }
+    }
+
+    fn tell(&self, notice: Notice) {
+        // It fails only while the node stops.
+        let _ = self.setup.notices.send(notice);
+    }
+
+    pub(super) fn note_heard(&self, target: Target) {
+        if let Target::Peer(peer) = target {
+            self.setup.heard.note(peer, self.setup.clock.now().mono_ms());
+        }
+    }
+
+    /// True when nothing is in flight and every byte is written.
+    fn is_idle(&self) -> bool {
+        let dispatcher = self.look();
+        let written = || self.ios.borrow().values().all(|io| !io.blocked);
+        dispatcher.in_flight() == 0 && !dispatcher.has_dirty() && written()
+    }
+
+    pub(super) async fn drained(self: Rc<Core>, reply: oneshot::Sender<()>) {
+        loop {
+            if self.is_idle() {
+                let _ = reply.send(());
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
