@@ -286,7 +286,7 @@ impl Dispatcher {
         match &mut slot.stage {
             Stage::Task(task) if slot.generation == part.generation => match task.as_mut() {
                 Task::Primary(primary) => Some(primary),
-                Task::Ring(_) | Task::AllNodes(_) => None,
+                Task::Ring(_) | Task::AllNodes(_) | Task::Replicas(_) => None,
             },
             _ => None,
         }

@@ -33,6 +33,9 @@ impl Dispatcher {
         if spec.name == "torc.local" {
             return self.serve_own_store(view, id, args.tail(1), now);
         }
+        if spec.name == "torc.replicas" {
+            return self.serve_replicas(view, id, args.tail(1), now);
+        }
         let mut reply = self.spare();
         let shape = spec.shape_of(&args);
         let resp3_before = self.clients[id.0 as usize].resp3;

@@ -47,6 +47,7 @@ mod multi;
 mod output;
 mod peer_requests;
 mod replan;
+mod replicas;
 mod replies;
 mod requests;
 mod ringwide;

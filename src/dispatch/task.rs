@@ -10,6 +10,7 @@ use super::effects::Primary;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::{Hop, Leg, Role, Standing};
+use super::replicas::Replicas;
 use super::ringwide::Ring;
 use super::slot::{Envelope, Owner, Stage};
 use super::upstream::Ticket;
@@ -32,6 +33,8 @@ pub(super) enum Task {
     AllNodes(AllNodes),
     /// A write that runs on one replica first.
     Primary(Primary),
+    /// A read whose replicas are shown side by side.
+    Replicas(Replicas),
 }
 
 /// What a task does next.
@@ -152,6 +155,7 @@ impl Dispatcher {
             Task::Ring(ring) => ring.take(part.part, said),
             Task::AllNodes(all) => all.take(part.part, said),
             Task::Primary(primary) => primary.take(part.part, said),
+            Task::Replicas(replicas) => replicas.take(part.part, said),
         };
         if part.part == 0 && matches!(task.as_ref(), Task::Primary(_)) {
             let owner = slot.owner;

@@ -9,7 +9,7 @@ use super::error::ApiError;
 use super::kv::{Class, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 /// The entry that lists the names of all aliases there ever were.
@@ -82,15 +82,43 @@ impl Aliases {
 
     /// Reads all aliases from the ring.
     pub(super) async fn refresh(&self) -> Result<(), ApiError> {
-        let names: Vec<String> = self.state.load(Class::Alias, NAMES).await?.unwrap_or_default();
-        let mut read = BTreeMap::new();
+        let listed: Vec<String> = self.state.load(Class::Alias, NAMES).await?.unwrap_or_default();
+        let mut names: BTreeSet<String> = listed.iter().cloned().collect();
+        names.extend(self.known().iter().flatten().map(|(name, _)| name.clone()));
+        if names.len() > listed.len() {
+            // Another gateway wrote the list at the same moment, or its replicas were emptied.
+            self.state.store(Class::Alias, NAMES, &Vec::from_iter(&names)).await?;
+        }
+        let mut fresh = BTreeMap::new();
         for name in names {
-            if let Some(alias) = self.state.load::<Alias>(Class::Alias, &name).await? {
-                read.insert(name, alias);
+            if let Some(alias) = self.newest(&name).await? {
+                fresh.insert(name, alias);
             }
         }
-        *self.known() = Some(read);
+        // All at once: while some are unknown, none may be resolved.
+        let mut known = self.known();
+        let known = known.get_or_insert_default();
+        for (name, alias) in fresh {
+            if known.get(&name).is_none_or(|before| before.version <= alias.version) {
+                known.insert(name, alias);
+            }
+        }
         Ok(())
+    }
+
+    /// The newer of what the ring has and what is known here. No alias goes by absence: a ring
+    /// that lost one is told again.
+    async fn newest(&self, name: &str) -> Result<Option<Alias>, ApiError> {
+        let read: Option<Alias> = self.state.load(Class::Alias, name).await?;
+        let known = self.known().as_ref().and_then(|known| known.get(name).cloned());
+        match (read, known) {
+            (Some(read), Some(known)) if read.version >= known.version => Ok(Some(read)),
+            (_, Some(known)) => {
+                self.state.store(Class::Alias, name, &known).await?;
+                Ok(Some(known))
+            }
+            (read, None) => Ok(read),
+        }
     }
 
     async fn ensure_read(&self) -> Result<(), ApiError> {
@@ -110,8 +138,7 @@ impl Aliases {
 
     /// The same, read from the ring: before an index is created under the name.
     pub(super) async fn resolve_again(&self, name: &str) -> Result<Resolved, ApiError> {
-        let alias = self.state.load::<Alias>(Class::Alias, name).await?;
-        Ok(resolved(name, alias.as_ref()))
+        Ok(resolved(name, self.newest(name).await?.as_ref()))
     }
 
     /// All aliases.
@@ -125,7 +152,7 @@ impl Aliases {
 
     /// One alias.
     pub(super) async fn get(&self, name: &str) -> Result<Value, ApiError> {
-        let alias = self.state.load::<Alias>(Class::Alias, name).await?;
+        let alias = self.newest(name).await?;
         match alias.filter(|alias| alias.target.is_some()) {
             Some(alias) => Ok(view(name, &alias)),
             None => Err(not_found(name)),

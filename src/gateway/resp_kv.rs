@@ -1,11 +1,13 @@
 //! The small state in the ring, through the node's own client listener.
 //!
-//! The gateway is an ordinary client of its own node: `SET key value PX ms` and `GET key` with
-//! the consistency the node gives its clients.
+//! The gateway is an ordinary client of its own node. It writes with `SET key value PX ms`, at
+//! the level the node gives the plane's keys, and reads with `TORC.REPLICAS GET key`: what every
+//! local rack has, so that the newest version wins even when most racks lost theirs.
 
 use super::kv::{KvError, KvFuture, RingKv};
 use crate::proto::resp::encode;
 use crate::proto::resp::reply::{self, ReplyLimits, ReplyScanner};
+use crate::ring::quorum;
 use bytes::{Buf, Bytes, BytesMut};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -135,19 +137,46 @@ fn expect_ok(answer: &Bytes) -> Result<(), KvError> {
     Err(KvError(String::from_utf8_lossy(answer).trim_end().to_owned()))
 }
 
+/// The values in the answer of `TORC.REPLICAS GET`: for each rack its name, its owner's name and
+/// what that owner said.
+///
+/// # Errors
+/// So few racks answered that a stored value may be in none of them.
+fn values_of(answer: &Bytes) -> Result<Vec<Bytes>, KvError> {
+    let (mut racks, mut answered, mut values, mut trouble) = (0, 0, Vec::new(), None);
+    for rack in reply::elements(answer) {
+        racks += 1;
+        let said = reply::elements(rack).nth(2).unwrap_or_default();
+        if let Some(value) = reply::text(said) {
+            answered += 1;
+            values.push(answer.slice_ref(value));
+        } else if reply::is_null(said) {
+            answered += 1;
+        } else {
+            trouble.get_or_insert_with(|| String::from_utf8_lossy(said).trim_end().to_owned());
+        }
+    }
+    // A write reached a majority, so what is stored is found once the others are outnumbered.
+    // A rack that was emptied since would hide it: that there is nothing needs more witnesses.
+    let needed = match values.is_empty() {
+        true => quorum(racks),
+        false => racks + 1 - quorum(racks),
+    };
+    if racks > 0 && answered >= needed {
+        return Ok(values);
+    }
+    let trouble = trouble.unwrap_or_else(|| "the node named no replica".to_owned());
+    Err(KvError(format!("{answered} of {racks} replicas answered: {trouble}")))
+}
+
 impl RingKv for RespKv {
     fn get<'a>(&'a self, key: &'a str) -> KvFuture<'a, Vec<Bytes>> {
         Box::pin(async move {
-            let answer = self.command(&[b"GET", key.as_bytes()]).await?;
-            if reply::is_null(&answer) {
-                return Ok(Vec::new());
-            }
+            let answer = self.command(&[b"TORC.REPLICAS", b"GET", key.as_bytes()]).await?;
             if reply::is_error(&answer) {
                 return Err(KvError(String::from_utf8_lossy(&answer).trim_end().to_owned()));
             }
-            let value = reply::text(&answer)
-                .ok_or_else(|| KvError("the node answered GET with no text".to_owned()))?;
-            Ok(vec![answer.slice_ref(value)])
+            values_of(&answer)
         })
     }
 
@@ -160,5 +189,41 @@ impl RingKv for RespKv {
             }
             expect_ok(&self.command(&arguments).await?)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(said: &[&str]) -> Result<Vec<Bytes>, KvError> {
+        let mut answer = format!("*{}\r\n", said.len());
+        for (i, said) in said.iter().enumerate() {
+            answer += &format!("*3\r\n$2\r\nr{i}\r\n$2\r\nn{i}\r\n{said}\r\n");
+        }
+        values_of(&Bytes::from(answer))
+    }
+
+    const NIL: &str = "$-1";
+    const DOWN: &str = "-ERR Peer: Peer Node is not connected (n1, r1, not connected)";
+    const OLD: &str = "$3\r\nold";
+    const NEW: &str = "$3\r\nnew";
+
+    #[test]
+    fn one_value_is_enough_where_a_quorum_wrote_it() {
+        assert_eq!(read(&[NIL, NIL, NEW]).unwrap(), ["new"], "two racks were emptied");
+        assert_eq!(read(&[OLD, NEW, NIL]).unwrap(), ["old", "new"]);
+        assert_eq!(read(&[DOWN, NEW]).unwrap(), ["new"], "both of two racks had to take it");
+        assert_eq!(read(&[DOWN, NIL, NEW]).unwrap(), ["new"]);
+        assert!(read(&[DOWN, DOWN, OLD]).is_err(), "the other two may have a newer one");
+    }
+
+    #[test]
+    fn absence_needs_a_majority() {
+        assert!(read(&[NIL, NIL, DOWN]).unwrap().is_empty());
+        assert!(read(&[NIL]).unwrap().is_empty());
+        let error = read(&[DOWN, NIL]).unwrap_err();
+        assert!(error.0.starts_with("1 of 2 replicas answered: -ERR Peer"), "{error}");
+        assert!(read(&[]).is_err());
     }
 }

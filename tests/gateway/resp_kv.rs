@@ -1,52 +1,24 @@
-//! The small state over the Redis protocol, as it goes through a node's client listener. A
-//! redis-server (`REDIS_BIN`, default from PATH) stands for the node.
+//! The small state over the Redis protocol, as it goes through a node's client listener.
 
 use crate::cluster::{Cluster, Shape};
+use crate::node::{Folder, Node, free_ports};
 use bytes::Bytes;
 use serde_json::json;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use torc::gateway::{Key, NodeAddress, RespKv, RespKvSettings, RingKv};
 
-struct Redis {
-    child: Child,
-    port: u16,
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// `None` without a redis-server.
-fn redis() -> Option<Redis> {
-    let binary = std::env::var("REDIS_BIN").unwrap_or_else(|_| "redis-server".to_owned());
-    let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-    let port_text = port.to_string();
-    let arguments = [
-        "--port",
-        &port_text,
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-        "--requirepass",
-        "secret",
-    ];
-    let mut command = Command::new(binary);
-    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.spawn() {
-        Ok(child) => Some(Redis { child, port }),
-        Err(error) => {
-            println!("skipped: no redis-server ({error}); name one with REDIS_BIN");
-            None
-        }
-    }
+/// A node with an embedded store that asks its clients for a password.
+fn node(folder: &Folder) -> Node {
+    let ports = free_ports(3);
+    let text = format!(
+        "alone:\n  tokens: 0\n  workers: 1\n  datastore: embedded\n  requirepass: secret\n  \
+         listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  stats_listen: 127.0.0.1:{}\n",
+        ports[0], ports[1], ports[2]
+    );
+    let file = folder.0.join("alone.yml");
+    std::fs::write(&file, text).unwrap();
+    Node::spawn(file, ports[0], 0)
 }
 
 fn kv(port: u16, password: &str) -> RespKv {
@@ -58,13 +30,15 @@ fn kv(port: u16, password: &str) -> RespKv {
 }
 
 async fn ready(kv: &RespKv) {
-    crate::cluster::eventually("redis answers", async || kv.get("x").await.is_ok()).await;
+    crate::cluster::eventually("the node answers", async || kv.get("x").await.is_ok()).await;
 }
 
 #[tokio::test]
 async fn values_are_set_read_and_expire() {
-    let Some(redis) = redis() else { return };
-    let kv = kv(redis.port, "secret");
+    let folder = Folder::new("kv");
+    let node = node(&folder);
+    let port = node.clients;
+    let kv = kv(port, "secret");
     ready(&kv).await;
     assert!(kv.get("torc:doc:x").await.unwrap().is_empty());
     let large = Bytes::from(vec![b'x'; 300_000]);
@@ -75,17 +49,17 @@ async fn values_are_set_read_and_expire() {
         kv.get("torc:doc:x").await.unwrap().is_empty()
     })
     .await;
-    assert!(self::kv(redis.port, "wrong").get("x").await.is_err());
-    let port = redis.port;
-    drop(redis);
+    assert!(self::kv(port, "wrong").get("x").await.is_err());
+    drop(node);
     assert!(kv.get("x").await.is_err(), "a node that is gone is an error, not an absent value");
     assert!(self::kv(port, "secret").set("x", Bytes::new(), None).await.is_err());
 }
 
 #[tokio::test]
 async fn a_gateway_keeps_its_state_there() {
-    let Some(redis) = redis() else { return };
-    let shared = kv(redis.port, "secret");
+    let folder = Folder::new("kept");
+    let node = node(&folder);
+    let shared = kv(node.clients, "secret");
     ready(&shared).await;
     let shape = Shape { groups: 1, members: 2, copies: 1, shards: 16 };
     let mut cluster = Cluster::start(shape).await;
@@ -97,7 +71,7 @@ async fn a_gateway_keeps_its_state_there() {
     cluster.restart().await;
     assert_eq!(cluster.task(&answer).await["status"], "succeeded");
     assert_eq!(cluster.http.get("/indexes/films/documents/1").await.status, 200);
-    drop(redis);
+    drop(node);
     cluster.restart().await;
     let refused = cluster.post("/indexes/movies/documents", &json!([{"id": 2}])).await;
     let expected = (503, "miroir_state_unavailable".to_owned());

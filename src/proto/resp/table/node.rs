@@ -184,6 +184,7 @@ pub(super) const TORC: &[CommandSpec] = &[
     admin("torc.plan", -2, Node),
     admin("torc.prefix", -2, Node).lift(Shape::Rows),
     admin("torc.prefixkeys", -2, Node).lift(Shape::Rows),
+    admin("torc.replicas", -2, Node),
     admin("torc.tokens", -2, Node),
     admin("torc.where", -2, Node).lift(Shape::EntryMaps),
 ];
