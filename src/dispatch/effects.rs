@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::failure::{Cause, Failure, FailureKind, from_reply};
 use super::gather::Said;
-use super::plan::{Group, Hop, Leg, Plan, Role, quorum};
+use super::plan::{Group, Hop, Leg, Plan, Role};
 use super::requests::Request;
 use super::send::Ask;
 use super::slot::{Owner, Stage};
@@ -25,7 +25,7 @@ use crate::proto::resp::effect::EffectRule;
 use crate::proto::resp::reply::{is_error, text};
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{rewrite, table};
-use crate::ring::PeerId;
+use crate::ring::{Outcome, PeerId, Rule, Votes};
 
 /// Asks a datastore for its version.
 const INFO: &[u8] = b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n";
@@ -54,34 +54,27 @@ pub(super) struct Primary {
     request: Written,
     /// The copies, without that of the first replica.
     others: Vec<(PeerId, Leg)>,
-    groups: Vec<Votes>,
+    groups: Vec<Ballot>,
     wall_ms: u64,
     /// The first replica's reply, once it is there.
     reply: Option<Vec<u8>>,
 }
 
+/// The vote of one datacenter.
 #[derive(Clone, Copy, Debug)]
-struct Votes {
-    need: u16,
-    good: u16,
-    pending: u16,
+struct Ballot {
+    votes: Votes,
     failure: Option<Failure>,
 }
 
-impl Votes {
-    fn of(group: &Group) -> Votes {
-        let need = quorum(group.replicas);
-        Votes { need, good: 0, pending: group.asked, failure: group.failure }
+impl Ballot {
+    fn of(group: &Group) -> Ballot {
+        Ballot { votes: group.votes(), failure: group.failure }
     }
 
     fn count(&mut self, failure: Option<Failure>) {
-        self.pending -= 1;
-        match failure {
-            None => self.good += 1,
-            Some(failure) => {
-                self.failure.get_or_insert(failure);
-            }
-        }
+        self.votes.count(failure.is_none());
+        self.failure = self.failure.or(failure);
     }
 }
 
@@ -203,7 +196,7 @@ impl Dispatcher {
             spec,
             request: Written::command(request.args.iter()),
             others: others.map(|leg| (view.topology.peer(leg.peer).id, *leg)).collect(),
-            groups: plan.groups.iter().map(Votes::of).collect(),
+            groups: plan.groups.iter().map(Ballot::of).collect(),
             wall_ms: now.wall_ms,
             reply: None,
         };
@@ -344,16 +337,16 @@ impl Primary {
 
     /// Whether enough replicas have the effect.
     fn verdict(&self) -> Next {
-        let lost = self.groups.iter().find(|group| group.good + group.pending < group.need);
-        if let Some(group) = lost {
-            let none = Failure::new(FailureKind::NoQuorum, Cause::NoReplica);
-            return Next::Fail(group.failure.unwrap_or(none));
-        }
-        match &self.reply {
-            Some(reply) if self.groups.iter().all(|g| g.good >= g.need) => {
-                Next::Reply(reply.clone())
+        let outcomes = || self.groups.iter().map(|group| group.votes.outcome());
+        match (Rule::Every.outcome(outcomes()), &self.reply) {
+            (Outcome::Lost, _) => {
+                let lost = outcomes().position(|outcome| outcome == Outcome::Lost);
+                let none = Failure::new(FailureKind::NoQuorum, Cause::NoReplica);
+                let failure = lost.and_then(|group| self.groups[group].failure);
+                Next::Fail(failure.unwrap_or(none))
             }
-            _ => Next::Wait,
+            (Outcome::Met, Some(reply)) => Next::Reply(reply.clone()),
+            (Outcome::Met | Outcome::Pending, _) => Next::Wait,
         }
     }
 }

@@ -13,9 +13,10 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::failure::{Cause, Failure, FailureKind, from_reply};
-use super::plan::{Group, quorum};
+use super::plan::Group;
 use crate::proto::command::Compare;
 use crate::proto::resp::reply::{elements, is_null};
+use crate::ring::{Outcome, Votes};
 
 /// A reply that must wait: copied when small, shared when large.
 #[derive(Clone, Debug, Default)]
@@ -111,9 +112,7 @@ enum GroupState {
 
 #[derive(Clone, Copy, Debug)]
 struct Ballot {
-    replicas: u16,
-    pending: u16,
-    good: u16,
+    votes: Votes,
     failure: Option<Failure>,
     own_pending: bool,
     state: GroupState,
@@ -168,9 +167,7 @@ impl Gather {
         self.used = 0;
         self.ballots.clear();
         self.ballots.extend(groups.iter().enumerate().map(|(dc, group)| Ballot {
-            replicas: group.replicas,
-            pending: group.asked,
-            good: 0,
+            votes: group.votes(),
             failure: group.failure,
             own_pending: dc == 0 && own_asked,
             state: GroupState::Waiting,
@@ -180,22 +177,18 @@ impl Gather {
     /// Counts what a replica of group `dc` said; `own` marks the own rack's replica.
     pub fn push(&mut self, dc: u16, own: bool, said: Said<'_>) -> Option<Verdict> {
         let ballot = &mut self.ballots[dc as usize];
-        debug_assert!(ballot.pending > 0, "more answers than questions");
-        ballot.pending -= 1;
         ballot.own_pending &= !own;
         let failure = match &said {
             Said::Failed(failure) => Some(*failure),
             Said::Reply(bytes) => from_reply(bytes),
             Said::Large(_) => None,
         };
+        ballot.votes.count(failure.is_none());
         match failure {
             Some(failure) => {
                 ballot.failure.get_or_insert(failure);
             }
-            None => {
-                ballot.good += 1;
-                self.keep(dc, own, said);
-            }
+            None => self.keep(dc, own, said),
         }
         self.settle(dc);
         self.verdict()
@@ -255,43 +248,44 @@ impl Gather {
         if ballot.state != GroupState::Waiting {
             return;
         }
-        let need = quorum(ballot.replicas);
-        let state = if ballot.good + ballot.pending < need {
+        let state = if ballot.votes.outcome() == Outcome::Lost {
             let none = Failure::new(FailureKind::NoQuorum, Cause::NoReplica);
             GroupState::Failed(ballot.failure.unwrap_or(none))
         } else if self.compare == Compare::First {
-            self.settle_first(dc, ballot, need)
+            self.settle_first(dc, ballot)
         } else {
-            self.settle_equal(dc, ballot, need)
+            self.settle_equal(dc, ballot)
         };
         self.ballots[dc as usize].state = state;
     }
 
     /// Replies that differ by nature (a TTL, a random pick): the own replica's, once enough
     /// replicas are known to be alive (decision D7).
-    fn settle_first(&self, dc: u16, ballot: Ballot, need: u16) -> GroupState {
-        if ballot.good < need || (ballot.own_pending && ballot.pending > 0) {
+    fn settle_first(&self, dc: u16, ballot: Ballot) -> GroupState {
+        let own_may_come = ballot.own_pending && ballot.votes.pending() > 0;
+        if ballot.votes.outcome() != Outcome::Met || own_may_come {
             return GroupState::Waiting;
         }
         let mine = self.of(dc).find(|i| self.answers[*i].own);
         GroupState::Agreed(mine.or_else(|| self.of(dc).next()).expect("a good answer was kept"))
     }
 
-    fn settle_equal(&self, dc: u16, ballot: Ballot, need: u16) -> GroupState {
+    fn settle_equal(&self, dc: u16, ballot: Ballot) -> GroupState {
+        let (need, pending) = (ballot.votes.need(), ballot.votes.pending());
         let (mut best, mut votes) = (None, 0);
         for i in self.of(dc) {
-            let equal = self.of(dc).filter(|j| self.same(i, *j)).count() as u16;
+            let equal = self.of(dc).filter(|j| self.same(i, *j)).count();
             if equal > votes {
                 (best, votes) = (Some(i), equal);
             }
         }
         match best {
             Some(i) if votes >= need => GroupState::Agreed(i),
-            _ if votes + ballot.pending >= need => GroupState::Waiting,
+            _ if votes + pending >= need => GroupState::Waiting,
             Some(_) if self.strictness == Strictness::Safe => {
                 GroupState::Failed(Failure::new(FailureKind::NoQuorum, Cause::Disagree))
             }
-            Some(i) if ballot.pending == 0 => GroupState::Differing(i),
+            Some(i) if pending == 0 => GroupState::Differing(i),
             _ => GroupState::Waiting,
         }
     }

@@ -12,7 +12,7 @@
 //!   reference's forward makes each remote replica execute the request once per rack.
 
 use super::failure::{Cause, Failure, FailureKind};
-use crate::ring::{Consistency, PeerIdx, ReplicaSet, Topology};
+use crate::ring::{Consistency, Outcome, PeerIdx, ReplicaSet, Topology, Votes};
 
 /// Whether a request changes data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,13 @@ pub struct Plan {
     pub missed: Vec<(u16, Option<PeerIdx>)>,
     /// True when a read's answer came from another rack than the own one.
     pub fell_back: bool,
+}
+
+impl Group {
+    /// The vote before anybody answered.
+    pub fn votes(&self) -> Votes {
+        Votes::new(self.replicas.into(), self.asked.into())
+    }
 }
 
 impl Plan {
@@ -167,16 +174,11 @@ pub fn plan(q: &Question<'_>, standings: &[Standing], plan: &mut Plan) -> Result
 /// A vote that cannot be won any more is not begun, so that nothing is written for nothing.
 fn decided(plan: &Plan) -> Result<(), Failure> {
     for group in &plan.groups {
-        if group.asked < quorum(group.replicas) {
+        if group.votes().outcome() == Outcome::Lost {
             return Err(group.failure.unwrap_or(NO_REPLICA));
         }
     }
     Ok(())
-}
-
-/// Answers that must agree among `replicas`.
-pub fn quorum(replicas: u16) -> u16 {
-    replicas / 2 + 1
 }
 
 const NO_REPLICA: Failure =

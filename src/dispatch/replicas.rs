@@ -163,6 +163,7 @@ mod tests {
         let mut s = three_racks();
         s.lose("b");
         s.send("TORC.REPLICAS TTL k");
+        assert_eq!(s.sent("c"), ["3 TTL k"]);
         s.answer("store", ":7\r\n");
         s.answer("c", ":7\r\n");
         let reply = s.replies();

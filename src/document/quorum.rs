@@ -6,11 +6,7 @@
 
 use super::shard::{ShardId, ShardSet};
 use super::topology::{BackendIdx, GroupIdx, Topology};
-
-/// Acknowledgements a group of `rf` owners needs.
-pub fn needed(rf: usize) -> usize {
-    rf / 2 + 1
-}
+use crate::ring::{Outcome, Rule, Votes};
 
 /// The outcome of a write over all its shards and groups.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -36,14 +32,22 @@ impl Verdict {
     }
 }
 
-/// How many of a shard's owners in one group acknowledged.
-pub fn acks(
+/// Rule 1: the vote of a shard's owners in one group.
+pub fn votes(
     topology: &Topology,
     shard: ShardId,
     group: GroupIdx,
     acked: &impl Fn(BackendIdx) -> bool,
-) -> usize {
-    topology.owners(shard, group).iter().filter(|owner| acked(**owner)).count()
+) -> Votes {
+    let owners = topology.owners(shard, group);
+    Votes::counted(owners.len(), owners.iter().filter(|owner| acked(**owner)).count())
+}
+
+/// Rule 2 for one shard: whether some group met its quorum.
+pub fn is_kept(topology: &Topology, shard: ShardId, acked: &impl Fn(BackendIdx) -> bool) -> bool {
+    let groups = topology.group_numbers();
+    let groups = groups.map(|group| votes(topology, shard, group, acked).outcome());
+    Rule::Any.outcome(groups) == Outcome::Met
 }
 
 /// Judges a write that touched `shards`, given which backends acknowledged.
@@ -52,17 +56,14 @@ pub fn judge(
     shards: &ShardSet,
     acked: impl Fn(BackendIdx) -> bool,
 ) -> Verdict {
-    let need = needed(topology.replication_factor());
     let mut verdict = Verdict::default();
     let mut degraded = vec![false; topology.groups()];
     for shard in shards.iter() {
-        let mut any_ok = false;
         for group in topology.group_numbers() {
-            let ok = acks(topology, shard, group, &acked) >= need;
-            any_ok |= ok;
-            degraded[group.0 as usize] |= !ok;
+            let outcome = votes(topology, shard, group, &acked).outcome();
+            degraded[group.0 as usize] |= outcome != Outcome::Met;
         }
-        if !any_ok {
+        if !is_kept(topology, shard, &acked) {
             verdict.lost_shards.push(shard);
         }
     }

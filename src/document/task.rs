@@ -1,6 +1,6 @@
 //! One gateway task over the backend tasks it stands for.
 
-use super::quorum::needed;
+use super::quorum::is_kept;
 use super::shard::ShardSet;
 use super::topology::{BackendIdx, Topology};
 use serde::{Deserialize, Serialize};
@@ -87,10 +87,5 @@ pub fn survives_losses(
     touched: &ShardSet,
     succeeded: impl Fn(BackendIdx) -> bool,
 ) -> bool {
-    let need = needed(topology.replication_factor());
-    touched.iter().all(|shard| {
-        topology
-            .group_numbers()
-            .any(|group| super::quorum::acks(topology, shard, group, &succeeded) >= need)
-    })
+    touched.iter().all(|shard| is_kept(topology, shard, &succeeded))
 }

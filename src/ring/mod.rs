@@ -10,6 +10,7 @@ mod peer;
 mod replicas;
 mod shares;
 mod topology;
+mod votes;
 
 pub use consistency::{Consistency, UnknownConsistency, quorum};
 pub use continuum::{Continuum, Point};
@@ -17,3 +18,4 @@ pub use peer::{Peer, PeerId, PeerIdx, PeerRef, PeerState};
 pub use replicas::ReplicaSet;
 pub use shares::{arc_shares, even_layout};
 pub use topology::{PEERS_MAX, RACKS_MAX, Rack, RemoteDc, Topology, TopologyError};
+pub use votes::{Outcome, Rule, Votes};

@@ -150,6 +150,4 @@ fn versions_are_read_from_info() {
     assert_eq!(version_of("# Server\r\nredis_version:7.0.15\r\nos:x"), Some((7, 0)));
     assert_eq!(version_of("redis_version:6\r\n"), None);
     assert_eq!(version_of("nothing"), None);
-    let votes = Votes::of(&Group { replicas: 3, asked: 2, failure: None });
-    assert_eq!((votes.need, votes.pending), (2, 2));
 }
