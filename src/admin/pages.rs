@@ -50,8 +50,12 @@ async fn ready<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
 #[derive(Serialize)]
 struct Health {
     /// `ok` when every replica serves, `degraded` when some do not but the configured levels can
-    /// be met for every key, `unavailable` when they cannot.
+    /// be met for every key, `unavailable` when they cannot, `alarm` when the ring serves and
+    /// something else is wrong.
     status: &'static str,
+    /// What that is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alarms: Vec<String>,
     /// For each level, whether it can be met for every key.
     levels: BTreeMap<&'static str, bool>,
     read: &'static str,
@@ -59,21 +63,25 @@ struct Health {
     datacenters: Vec<DcHealth>,
 }
 
-/// 200 while the configured levels can be met for every key, else 503.
+/// 200 while the configured levels can be met for every key and there is no alarm, else 503.
 async fn health<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
     let view = admin.view.view();
     let datacenters = assess(&view.topology);
     let can = |level| health::can_serve(&datacenters, level);
-    let (status, code) = if datacenters.iter().all(|dc| dc.whole) {
+    let alarms = admin.view.alarms();
+    let served = can(view.read) && can(view.write);
+    let (status, code) = if served && !alarms.is_empty() {
+        ("alarm", StatusCode::SERVICE_UNAVAILABLE)
+    } else if datacenters.iter().all(|dc| dc.whole) {
         ("ok", StatusCode::OK)
-    } else if can(view.read) && can(view.write) {
+    } else if served {
         ("degraded", StatusCode::OK)
     } else {
         ("unavailable", StatusCode::SERVICE_UNAVAILABLE)
     };
     let levels = Consistency::ALL.iter().map(|&level| (level.name(), can(level))).collect();
     let (read, write) = (view.read.name(), view.write.name());
-    reply::json(code, &Health { status, levels, read, write, datacenters })
+    reply::json(code, &Health { status, alarms, levels, read, write, datacenters })
 }
 
 async fn ring<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {

@@ -29,6 +29,7 @@ struct Told {
     commands: Mutex<Vec<Command>>,
     refuse: Option<&'static str>,
     waiting: Option<&'static str>,
+    alarm: Option<&'static str>,
     down: Vec<u32>,
     read: Consistency,
 }
@@ -110,8 +111,13 @@ impl AdminView for Fake {
             heard_ms: (!peer.is_local).then_some(70),
             phi: if peer.reachable { 0.1234 } else { f64::INFINITY },
             generation: 3,
+            attributes: Default::default(),
         };
         topology(&self.0.down).peers().map(standing).collect()
+    }
+
+    fn alarms(&self) -> Vec<String> {
+        self.0.alarm.map(str::to_owned).into_iter().collect()
     }
 
     fn events(&self) -> Vec<Event> {

@@ -98,6 +98,9 @@ pub trait AdminView: Send + Sync + 'static {
     /// What it waits for before it is ready, in the order of the start.
     fn latches(&self) -> Vec<Latch>;
 
+    /// What is wrong beside the ring and makes the node unhealthy, a line each.
+    fn alarms(&self) -> Vec<String>;
+
     /// What membership knows of every node.
     fn standings(&self) -> impl Future<Output = Vec<Standing>> + Send;
 

@@ -5,6 +5,7 @@ use super::call::{Call, Outcome, encode_segment, is_valid_uid, ok, parse_json, u
 use super::client::{Outbound, index_path};
 use super::core::Core;
 use super::error::ApiError;
+use super::status;
 use crate::document::shard::{ShardId, key_hash, score, shard_for_key};
 use crate::document::topology::GroupIdx;
 use hyper::Method;
@@ -41,7 +42,7 @@ pub(super) async fn alias(core: Arc<Core>, mut call: Call) -> Outcome {
 
 /// `GET /_miroir/topology`.
 pub(super) async fn topology(core: Arc<Core>, _: Call) -> Outcome {
-    Ok(ok(&core.topology_view()))
+    Ok(ok(&status::topology(&core)))
 }
 
 /// `GET /_miroir/shards`, with `?index=..&id=..` for one document.
@@ -110,43 +111,4 @@ pub(super) async fn ready(core: Arc<Core>, _: Call) -> Outcome {
     core.aliases.resolve("ready").await?;
     let degraded: Vec<u16> = verdict.degraded_groups.iter().map(|group| group.0).collect();
     Ok(ok(&json!({"status": "ready", "degradedGroups": degraded})))
-}
-
-impl Core {
-    /// Groups, backends, their health and queues.
-    pub(super) fn topology_view(&self) -> Value {
-        let placement = self.placement();
-        let topology = &placement.topology;
-        let mut lag: Vec<(String, usize)> = Vec::new();
-        for backends in self.dirty().values() {
-            for (backend, shards) in backends {
-                lag.push((backend.clone(), shards.len()));
-            }
-        }
-        let show = |backend: &super::client::Backend, owned: Option<usize>| {
-            let missed: usize =
-                lag.iter().filter(|(id, _)| *id == backend.id).map(|(_, count)| count).sum();
-            json!({"id": backend.id, "url": backend.url, "state": backend.health().as_str(),
-                "shards": owned, "waitingWrites": self.lanes.depth(&backend.id),
-                "missedShards": missed})
-        };
-        let groups: Vec<Value> = topology
-            .group_numbers()
-            .map(|group| {
-                let members = topology.members(group).iter().map(|member| {
-                    let owned = topology.shards_of(*member).iter().count();
-                    show(placement.backend(*member), Some(owned))
-                });
-                json!({"group": group.0, "backends": members.collect::<Vec<_>>()})
-            })
-            .collect();
-        let joining: Vec<Value> = placement.backends[topology.backends().len()..]
-            .iter()
-            .map(|backend| show(backend, None))
-            .collect();
-        json!({"shards": topology.shards(),
-            "replicationFactor": topology.replication_factor(),
-            "fingerprint": format!("{:016x}", topology.fingerprint()),
-            "groups": groups, "joining": joining})
-    }
 }

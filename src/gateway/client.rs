@@ -1,4 +1,5 @@
-//! Requests to backends: the only file that speaks to a Meilisearch.
+//! Requests to backends: the only file that speaks to a Meilisearch. `handoff` uses the same
+//! connections to speak to gateways.
 
 use super::call::encode_segment;
 use super::settings::{BackendSettings, Key};
@@ -20,7 +21,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// Largest answer of a backend that is read.
-const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub(super) const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Requests in a row that must time out before a backend is taken for silent.
 const SILENT_AFTER: u32 = 2;
 /// Idle connections kept to each backend.

@@ -9,6 +9,7 @@ use super::idempotency::Idempotency;
 use super::kv::{RingKv, State};
 use super::lanes::Lanes;
 use super::migration::Migration;
+use super::others::Others;
 use super::placement::Placement;
 use super::settings::{BackendSettings, Settings};
 use super::tasks::Tasks;
@@ -16,7 +17,7 @@ use super::time::WallClock;
 use super::tracking::{Dirty, Trackers};
 use crate::document::topology::TopologyError;
 use arc_swap::ArcSwap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +35,8 @@ pub(super) struct Core {
     pub(super) counters: Counters,
     pub(super) trackers: Trackers,
     pub(super) dirty: Mutex<Dirty>,
+    /// Acknowledged writes each group missed.
+    pub(super) degraded: Mutex<BTreeMap<u16, u64>>,
     pub(super) foreign: Mutex<HashSet<(String, String, u32)>>,
     /// Records of missed writes were read once.
     pub(super) learned: AtomicBool,
@@ -41,7 +44,7 @@ pub(super) struct Core {
     client: HttpClient,
     turn: AtomicU64,
     misses: AtomicU64,
-    pub(super) gateway_id: String,
+    pub(super) others: Arc<Others>,
     pub(super) migration: Migration,
 }
 
@@ -62,23 +65,26 @@ impl Core {
         });
         let backends = backends.collect();
         let state = State::new(kv, &settings.namespace, clock.clone());
+        let others = Others::new(gateway_id, settings.own_url.clone(), clock.clone());
+        let others = Arc::new(others);
         Ok(Core {
             lanes: Lanes::new(settings.lane_requests_max),
             catalogue: Catalogue::new(state.clone(), clock.clone(), settings.reserved),
-            tasks: Tasks::new(&settings, gateway_id, state.clone(), clock.clone()),
+            tasks: Tasks::new(&settings, others.clone(), state.clone(), clock.clone()),
             aliases: Aliases::new(state.clone()),
             idempotency: Idempotency::new(state.clone()),
             bodies: Bodies::new(settings.body_bytes_max, settings.in_flight_bytes_max),
             counters: Counters::default(),
             trackers: Trackers::default(),
             dirty: Mutex::default(),
+            degraded: Mutex::default(),
             foreign: Mutex::default(),
             learned: AtomicBool::new(false),
             placement: ArcSwap::from_pointee(Placement::new(topology, backends)),
             client,
             turn: AtomicU64::new(0),
             misses: AtomicU64::new(0),
-            gateway_id: gateway_id.to_owned(),
+            others,
             migration: Migration::new(&settings.groups),
             settings,
             clock,
@@ -103,6 +109,11 @@ impl Core {
     /// A number for each missed write, to tell a repaired miss from a later one.
     pub(super) fn next_miss(&self) -> u64 {
         self.misses.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The connections to backends and gateways.
+    pub(super) fn http_client(&self) -> &HttpClient {
+        &self.client
     }
 
     /// A client for a backend that is not configured yet.

@@ -21,14 +21,14 @@ macro_rules! counters {
         }
 
         impl CounterValues {
-            /// Names and meanings, in the order of the fields.
+            /// Names of the metrics and meanings, in the order of the fields.
             pub const ABOUT: &'static [(&'static str, &'static str)] = &[
-                $( (stringify!($name), concat!($($doc),*)), )*
+                $( (concat!("documents_", stringify!($name)), concat!($($doc),*)), )*
             ];
 
-            /// Names and values, in the same order.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$( (stringify!($name), self.$name), )*].into_iter()
+            /// The values, in the same order.
+            pub fn iter(&self) -> impl Iterator<Item = u64> {
+                [$( self.$name, )*].into_iter()
             }
         }
     };
@@ -61,6 +61,12 @@ counters! {
     state_failures,
     /// Documents copied to backends that lacked them.
     documents_copied,
+    /// Writes another gateway did for this one, because it orders those of the index.
+    writes_handed_over,
+    /// Writes the gateway that orders those of the index did not answer for.
+    handovers_failed,
+    /// Writes done while two gateways may have written the same index; their owners are compared.
+    writes_unsure,
 }
 
 /// Adds one.

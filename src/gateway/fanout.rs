@@ -8,7 +8,7 @@ use crate::document::quorum::{Verdict, judge};
 use crate::document::shard::ShardSet;
 use crate::document::topology::BackendIdx;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// The requests one backend gets, in order.
 #[derive(Clone, Debug)]
@@ -123,6 +123,8 @@ pub(super) fn settle(
         if !verdict.degraded_groups.is_empty() {
             super::counters::count(&core.counters.writes_degraded);
             let groups: Vec<u16> = verdict.degraded_groups.iter().map(|g| g.0).collect();
+            let mut degraded = core.degraded.lock().unwrap_or_else(PoisonError::into_inner);
+            groups.iter().for_each(|group| *degraded.entry(*group).or_default() += 1);
             tracing::warn!(plane = "doc", index = uid, ?groups, "a write missed replica groups");
         }
         return Ok(Sent { done, verdict });

@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The header that carries a key.
-const KEY_HEADER: &str = "idempotency-key";
+pub(super) const KEY_HEADER: &str = "idempotency-key";
 /// Longest key in bytes.
 const KEY_BYTES_MAX: usize = 255;
 

@@ -98,7 +98,9 @@ pub(super) async fn create(core: Arc<Core>, mut call: Call) -> Outcome {
     let primary_key = primary_key_of(map.get("primaryKey"))?;
     let shared = core.clone();
     let raw = body.raw.clone();
-    once(&core, &call, &raw, async move { create_index(&shared, uid, primary_key).await }).await
+    let name = uid.clone();
+    let work = async move { create_index(&shared, uid, primary_key).await };
+    once(&core, &call, &name, &raw, work).await
 }
 
 fn primary_key_of(value: Option<&Value>) -> Result<Option<String>, ApiError> {
@@ -173,8 +175,8 @@ pub(super) async fn update(core: Arc<Core>, mut call: Call) -> Outcome {
         return Err(ApiError::new("bad_request", message).into());
     }
     let primary_key = primary_key_of(map.get("primaryKey"))?;
-    let (shared, raw) = (core.clone(), body.raw.clone());
-    once(&core, &call, &raw, async move {
+    let (shared, raw, index) = (core.clone(), body.raw.clone(), name.clone());
+    once(&core, &call, &index, &raw, async move {
         let uid = shared.aliases.resolve(&name).await?.writable(&name)?;
         let details = json!({"primaryKey": primary_key});
         let request = Outbound::json(Method::PATCH, index_path(&uid), &details);
@@ -190,8 +192,8 @@ pub(super) async fn update(core: Arc<Core>, mut call: Call) -> Outcome {
 pub(super) async fn delete(core: Arc<Core>, mut call: Call) -> Outcome {
     let name = call.uid()?;
     let body = core.bodies.read(&mut call).await?;
-    let (shared, raw) = (core.clone(), body.raw.clone());
-    once(&core, &call, &raw, async move {
+    let (shared, raw, index) = (core.clone(), body.raw.clone(), name.clone());
+    once(&core, &call, &index, &raw, async move {
         let uid = shared.aliases.resolve(&name).await?.writable(&name)?;
         let request = Outbound::delete(index_path(&uid));
         let change = Change {

@@ -12,9 +12,9 @@
 //! small ones on the service runtime, large ones on blocking threads, all of them counted
 //! against a bound of bytes in flight.
 //!
-//! Two gateways that write one document at the same moment can leave its replicas different:
-//! lanes order the writes of one gateway. Clients that care send the writes of one document to
-//! one gateway.
+//! Lanes order the writes of one gateway; so that two gateways cannot cross, all writes of an
+//! index are done by one of them (`others`, `handoff`), and what was written while they did not
+//! agree on which is compared between its owners afterwards (`repair`).
 
 mod admin;
 mod aliases;
@@ -28,11 +28,13 @@ mod core;
 mod counters;
 mod error;
 mod fanout;
+mod handoff;
 mod idempotency;
 mod indexes;
 mod kv;
 mod lanes;
 mod migration;
+mod others;
 mod placement;
 mod reads;
 mod repair;
@@ -41,6 +43,7 @@ mod routes;
 mod server;
 mod sessions;
 mod settings;
+mod status;
 mod tasks;
 mod time;
 mod tracking;
@@ -49,9 +52,11 @@ mod writes;
 pub use counters::{CounterValues, Counters};
 pub use error::{ApiError, Failure};
 pub use kv::{KEY_PREFIX, KvError, KvFuture, MemoryKv, RingKv};
+pub use others::GatewayFacts;
 pub use resp_kv::{NodeAddress, RespKv, RespKvSettings};
 pub use server::{ServeLimits, serve};
 pub use settings::{BackendSettings, Key, PartialReads, SessionStrategy, Settings};
+pub use status::BackendFigures;
 pub use time::WallClock;
 
 use self::core::Core;
@@ -65,8 +70,8 @@ use tokio::task::JoinSet;
 
 /// Time between probes of backends that do not answer.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1_000);
-/// Time between renewals of the task slot.
-const SLOT_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between looks at the task slot.
+const SLOT_INTERVAL: Duration = Duration::from_millis(1_000);
 /// Time between looks for shards that backends missed writes of.
 const REPAIR_INTERVAL: Duration = Duration::from_millis(1_000);
 /// Time a client has to send the head of a request.
@@ -130,14 +135,40 @@ impl Gateway {
         self.core.bodies.in_flight_bytes()
     }
 
-    /// Groups, backends, shard ownership, lag, counters and a running migration, for the admin
-    /// page.
+    /// Groups, backends, shard ownership, lag, degraded writes, the other gateways and a running
+    /// migration, for the admin page.
     pub fn status(&self) -> Value {
-        let mut view = self.core.topology_view();
-        view["counters"] = serde_json::json!(self.counters());
-        view["bytesInFlight"] = serde_json::json!(self.in_flight_bytes());
-        view["migration"] = migration::view(&self.core);
-        view
+        status::page(&self.core)
+    }
+
+    /// Figures of each backend, joining ones included, for metrics.
+    pub fn backend_figures(&self) -> Vec<BackendFigures> {
+        status::backends(&self.core)
+    }
+
+    /// What this gateway tells the others of its ring.
+    pub fn facts(&self) -> GatewayFacts {
+        self.core.others.own(self.fingerprint(), self.core.tasks.standing().ok())
+    }
+
+    /// Takes over what the other gateways of the ring that are alive tell of themselves. Until
+    /// the first call a gateway with an own address is not sure to be alone.
+    pub fn set_others(&self, others: Vec<GatewayFacts>) {
+        self.core.others.set(others, self.fingerprint());
+    }
+
+    /// What an operator must look at before documents go astray, a line each.
+    pub fn alarms(&self) -> Vec<String> {
+        let own = self.fingerprint();
+        let differing = self.core.others.differing(own).into_iter();
+        let line = |other: GatewayFacts| {
+            format!(
+                "documents: shards, replication_factor or backends of {} differ from this \
+                 node's (fingerprint {:016x}, here {own:016x})",
+                other.id, other.fingerprint
+            )
+        };
+        differing.map(line).collect()
     }
 
     /// A digest of shards, replication factor, backend ids and groups: gateways of one ring must

@@ -7,7 +7,7 @@ use super::core::Core;
 use super::error::ApiError;
 use super::kv::Class;
 use super::placement::Placement;
-use super::tracking::{DirtyRecord, NAMES, record_name};
+use super::tracking::{DirtyRecord, EVERY_OWNER, MissedShard, NAMES, record_name};
 use crate::document::shard::ShardId;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,6 +22,13 @@ pub(super) async fn run(core: Arc<Core>) {
     }
     let placement = core.placement();
     for missed in core.missed_shards() {
+        if missed.backend == EVERY_OWNER {
+            match level(&core, &placement, &missed.index, missed.shard).await {
+                Ok(()) => core.mark_clean(&placement, &missed, Some(missed.generation)).await,
+                Err(reason) => tell(&missed, &reason),
+            }
+            continue;
+        }
         let Some(to) = placement.find(&missed.backend).cloned() else {
             core.mark_clean(&placement, &missed, None).await;
             continue;
@@ -38,19 +45,39 @@ pub(super) async fn run(core: Arc<Core>) {
                 let generation = Some(missed.generation);
                 core.mark_clean(&placement, &missed, generation).await;
             }
-            Err(reason) => {
-                let (backend, shard) = (missed.backend.as_str(), missed.shard.0);
-                tracing::debug!(
-                    plane = "doc",
-                    index = missed.index,
-                    backend,
-                    shard,
-                    reason,
-                    "a shard was not repaired"
-                );
-            }
+            Err(reason) => tell(&missed, &reason),
         }
     }
+}
+
+fn tell(missed: &MissedShard, reason: &str) {
+    let (backend, shard) = (missed.backend.as_str(), missed.shard.0);
+    let index = missed.index.as_str();
+    tracing::debug!(plane = "doc", index, backend, shard, reason, "a shard was not repaired");
+}
+
+/// Makes all owners of a shard equal to the first that missed nothing: which of two writes that
+/// crossed is the last one nobody can say, but all must say the same.
+async fn level(
+    core: &Arc<Core>,
+    placement: &Placement,
+    index: &str,
+    shard: ShardId,
+) -> Result<(), String> {
+    let info = core.catalogue.find(placement, index).await.map_err(|e| e.to_string())?;
+    let Some(primary_key) = info.and_then(|info| info.primary_key) else { return Ok(()) };
+    let from = source(core, placement, index, shard, EVERY_OWNER)
+        .ok_or("no owner has every write of the shard")?;
+    for owner in placement.topology.write_targets(shard) {
+        let to = placement.backend(*owner).clone();
+        if to.id == from.id {
+            continue;
+        }
+        let (index, primary_key) = (index.to_owned(), primary_key.clone());
+        let copy = Copy { index, primary_key, shard, from: from.clone(), to };
+        copy_shard(core, placement, &copy).await?;
+    }
+    Ok(())
 }
 
 async fn repair(

@@ -73,6 +73,9 @@ pub struct Settings {
     /// Gateways that serve the same backends share their small state under this name; gateways
     /// of other backends in the same ring have another.
     pub namespace: String,
+    /// Where other gateways of the ring reach this one, `http://host:port`. Without it no write
+    /// is handed to it.
+    pub own_url: Option<String>,
     /// What clients present; without it the gateway is open.
     pub master_key: Option<Key>,
     /// What `/_miroir/` paths ask for; without it they take the master key's rule.
@@ -117,6 +120,7 @@ impl Default for Settings {
             replication_factor: 1,
             groups: Vec::new(),
             namespace: String::new(),
+            own_url: None,
             master_key: None,
             admin_key: None,
             node_master_key: None,

@@ -11,6 +11,7 @@ mod view;
 
 use super::error::ApiError;
 use super::kv::{Class, KvError, State};
+use super::others::Others;
 use super::settings::Settings;
 use super::time::WallClock;
 use crate::document::shard::{ShardId, ShardSet};
@@ -19,7 +20,7 @@ use numbers::Numbers;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) use view::accepted_body;
 
@@ -39,6 +40,17 @@ pub(super) enum TaskKind {
 }
 
 impl TaskKind {
+    /// Whether such a write changes single documents.
+    pub(super) fn changes_documents(self) -> bool {
+        match self {
+            TaskKind::DocumentAdditionOrUpdate | TaskKind::DocumentDeletion => true,
+            TaskKind::IndexCreation
+            | TaskKind::IndexUpdate
+            | TaskKind::IndexDeletion
+            | TaskKind::SettingsUpdate => false,
+        }
+    }
+
     pub(super) fn as_str(self) -> &'static str {
         match self {
             TaskKind::DocumentAdditionOrUpdate => "documentAdditionOrUpdate",
@@ -179,12 +191,12 @@ pub(super) struct Tasks {
 impl Tasks {
     pub(super) fn new(
         settings: &Settings,
-        gateway_id: &str,
+        others: Arc<Others>,
         state: State,
         clock: WallClock,
     ) -> Tasks {
         Tasks {
-            numbers: Numbers::new(settings, gateway_id, state.clone(), clock.clone()),
+            numbers: Numbers::new(settings, others, state.clone(), clock.clone()),
             state,
             clock,
             lost_after_us: settings.task_lost_after.as_micros() as u64,
@@ -211,6 +223,11 @@ impl Tasks {
     /// The slot of this gateway.
     pub(super) async fn slot(&self) -> Result<u32, ApiError> {
         self.numbers.slot().await
+    }
+
+    /// The slot task numbers are given of, else why none are.
+    pub(super) fn standing(&self) -> Result<u32, String> {
+        self.numbers.standing()
     }
 
     /// Registers a task. It can be asked for here at once, and elsewhere when it is stored.

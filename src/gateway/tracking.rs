@@ -96,6 +96,9 @@ impl Drop for Tracked<'_> {
 /// number of its latest miss.
 pub(super) type Dirty = BTreeMap<String, BTreeMap<String, BTreeMap<u32, u64>>>;
 
+/// Stands for every owner of a shard: two gateways may have written to it in different orders.
+pub(super) const EVERY_OWNER: &str = "";
+
 /// The entry that lists the indexes of which documents were missed.
 pub(super) const NAMES: &str = "_names";
 
@@ -161,6 +164,14 @@ impl Core {
             news |= self.mark_dirty(index, &done.target.backend.id, &done.target.shards);
         }
         if news {
+            self.store_dirty(placement, index).await;
+        }
+    }
+
+    /// Remembers shards whose owners may differ because this gateway was not sure to be the only
+    /// one that writes the index.
+    pub(super) async fn note_unsure(&self, placement: &Placement, index: &str, shards: &ShardSet) {
+        if self.mark_dirty(index, EVERY_OWNER, shards) {
             self.store_dirty(placement, index).await;
         }
     }
@@ -246,7 +257,7 @@ impl Core {
         let mut record = DirtyRecord::default();
         for (backend, shards) in self.dirty().get(index).into_iter().flatten() {
             // A backend that left needs nothing any more.
-            if placement.find(backend).is_some() {
+            if backend == EVERY_OWNER || placement.find(backend).is_some() {
                 record.shards.insert(backend.clone(), shards.keys().copied().collect());
             }
         }

@@ -12,6 +12,7 @@ use super::core::Core;
 use super::counters::count;
 use super::error::{ApiError, Failure, json_response};
 use super::fanout::{Done, Job, Sent, send_all, settle};
+use super::handoff::elsewhere;
 use super::idempotency::{Seen, Written, key_of, request_hash};
 use super::placement::{Placement, Target};
 use super::sessions::{Pin, SESSION_HEADER, session_of};
@@ -29,14 +30,19 @@ use std::sync::Arc;
 /// The header that says how much of a write or read is missing.
 pub(super) const DEGRADED_HEADER: &str = "x-miroir-degraded";
 
-/// Answers a write once: looks its idempotency key up, then lets it run to its end even when the
-/// client goes away, so that replicas never differ because somebody hung up.
+/// Answers a write of the index `name` once: hands it to the gateway that orders that index's
+/// writes, else looks its idempotency key up and lets it run to its end even when the client goes
+/// away, so that replicas never differ because somebody hung up.
 pub(super) async fn once(
     core: &Arc<Core>,
     call: &Call,
+    name: &str,
     raw: &Bytes,
     work: impl Future<Output = Result<Written, Failure>> + Send + 'static,
 ) -> Outcome {
+    if let Some(response) = elsewhere(core, call, name, raw).await? {
+        return Ok(response);
+    }
     let session = session_of(call);
     let Some(key) = key_of(call)? else {
         return Ok(respond(&run(core, work).await?, session.as_deref()));
@@ -129,6 +135,10 @@ pub(super) async fn execute(
     let number = core.tasks.allocate().await?;
     let enqueued_us = core.clock.now_us();
     let done = send_all(core, placement, &plan.uid, jobs, with).await;
+    if plan.kind.changes_documents() && !core.others.is_sure(&plan.uid) {
+        count(&core.counters.writes_unsure);
+        core.note_unsure(placement, &plan.uid, &plan.touched).await;
+    }
     let sent = settle(core, placement, &plan.uid, &plan.touched, done)?;
     let written = register(core, placement, number, enqueued_us, plan, &sent).await;
     Ok((written, sent))

@@ -1,5 +1,6 @@
 //! What operators and other parts of the node ask for.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::event::EventKind;
@@ -30,6 +31,8 @@ pub struct Standing {
     pub phi: f64,
     /// Which process holds the slot; 0 when no torc node ever did.
     pub generation: u64,
+    /// Small facts its node tells of itself.
+    pub attributes: BTreeMap<String, String>,
 }
 
 /// Why a slot was not forgotten. Nothing changed.
@@ -147,6 +150,7 @@ impl Membership {
             heard_ms: member.last_heard().map(|at| now.since(at)),
             phi: member.detector.phi(&self.detector, now),
             generation: member.record.generation,
+            attributes: member.record.attributes.clone(),
         };
         self.table.members().map(standing).collect()
     }

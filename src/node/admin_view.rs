@@ -23,7 +23,10 @@ const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
 
 /// Serves the admin port for ever.
 pub(super) async fn serve(shared: Arc<Shared>, listener: Listener, log: Arc<Log>) {
-    if let Err(error) = http::serve(listener, router(NodeView(shared), log), LIMITS).await {
+    let pages = router(NodeView(Arc::clone(&shared)), log);
+    #[cfg(feature = "documents")]
+    let pages = pages.merge(super::documents_view::pages(shared));
+    if let Err(error) = http::serve(listener, pages, LIMITS).await {
         tracing::error!(%error, "the admin port failed");
     }
 }
@@ -111,6 +114,10 @@ impl NodeView {
         if let Some(store) = &self.0.embedded {
             figures.extend(of_store(&store.counters()));
         }
+        #[cfg(feature = "documents")]
+        if let Some(gateway) = self.0.documents.get() {
+            figures.extend(super::documents_view::figures(gateway));
+        }
         figures
     }
 }
@@ -149,6 +156,14 @@ impl AdminView for NodeView {
             latch("gossip", (!shared.status.met()).then(|| met.to_owned())),
             latch("state", self.latch_of_state()),
         ]
+    }
+
+    fn alarms(&self) -> Vec<String> {
+        #[cfg(feature = "documents")]
+        if let Some(gateway) = self.0.documents.get() {
+            return gateway.alarms();
+        }
+        Vec::new()
     }
 
     async fn standings(&self) -> Vec<Standing> {

@@ -10,14 +10,15 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::{Shared, StartError};
+use super::{Order, Shared, StartError};
 use crate::config::{
-    Config, DocumentBackend, Endpoint, PartialAnswer, Protocol, Secret, SessionWait,
+    Config, DocumentBackend, Endpoint, HostPort, PartialAnswer, Protocol, Secret, SessionWait,
 };
 use crate::gateway::{
-    BackendSettings, Gateway, Key, MemoryKv, NodeAddress, PartialReads, RespKv, RespKvSettings,
-    RingKv, SessionStrategy, Settings, WallClock,
+    BackendSettings, Gateway, GatewayFacts, Key, MemoryKv, NodeAddress, PartialReads, RespKv,
+    RespKvSettings, RingKv, SessionStrategy, Settings, WallClock,
 };
+use crate::gossip::{Reach, Slot};
 use crate::net::clock::wall_us;
 use crate::net::listener::Listener;
 use crate::ring::Topology;
@@ -26,8 +27,10 @@ use crate::ring::Topology;
 const RACKS_PAUSE: Duration = Duration::from_millis(200);
 /// Looks after which the missing names are logged again.
 const RACKS_LOOKS: u32 = 50;
-/// Time one command for the small state may take.
-const STATE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time one command for the small state may take beyond the node's own deadline.
+const STATE_GRACE: Duration = Duration::from_secs(1);
+/// Pause between two exchanges with what gossip knows.
+const TALK_PAUSE: Duration = Duration::from_millis(500);
 /// How long a stopping gateway waits for requests in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
@@ -47,23 +50,35 @@ pub(super) fn bind(config: &Config) -> Result<Option<Listener>, StartError> {
 
 impl Documents {
     /// Serves documents once every backend's group is known. `clients` is the node's own client
-    /// listener.
+    /// listener, `own` where peers reach the node.
     pub(super) fn start(
         shared: &Arc<Shared>,
         listener: Listener,
         clients: &Listener,
+        own: &HostPort,
     ) -> Result<Documents, StartError> {
         let Listener::Tcp(listener) = listener else {
             let error = std::io::Error::from(std::io::ErrorKind::Unsupported);
             return Err(StartError::System(error));
         };
         let listener = TcpListener::from_std(listener)?;
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!("documents on {address}");
+        let address = listener.local_addr()?;
+        tracing::info!("documents on {address}");
+        let reached = Reached {
+            id: Slot::new(&shared.config.datacenter, &shared.config.rack, shared.config.tokens[0])
+                .to_string(),
+            url: own_url(&shared.config.documents.listen, address.port(), own),
+        };
+        if reached.url.is_none() {
+            tracing::warn!(
+                plane = "doc",
+                "documents.listen is reached from this machine only: other gateways cannot hand \
+                 writes over, so one document must not be written through two nodes at a time"
+            );
         }
         let kv = state(&shared.config, clients);
         let (stop, stopped) = oneshot::channel();
-        let serving = tokio::spawn(serve(Arc::clone(shared), listener, kv, async {
+        let serving = tokio::spawn(serve(Arc::clone(shared), listener, kv, reached, async {
             // A dropped sender ends it too.
             let _ = stopped.await;
         }));
@@ -80,10 +95,30 @@ impl Documents {
     }
 }
 
+/// How this gateway is known to the others.
+struct Reached {
+    /// Its node's place in the ring.
+    id: String,
+    /// Where it takes writes.
+    url: Option<String>,
+}
+
+/// Where other nodes reach the gateway; `None` when it listens for this machine and peers are
+/// elsewhere.
+fn own_url(listen: &Endpoint, port: u16, own: &HostPort) -> Option<String> {
+    let here =
+        |host: &HostPort| host.host == "localhost" || host.ip().is_some_and(|ip| ip.is_loopback());
+    let listen = listen.host_port()?;
+    let host = if listen.is_wildcard() { own } else { listen };
+    let reachable = !here(host) || here(own);
+    reachable.then(|| format!("http://{}", HostPort::new(&host.host, port)))
+}
+
 async fn serve(
     shared: Arc<Shared>,
     listener: TcpListener,
     kv: Arc<dyn RingKv>,
+    reached: Reached,
     stop: impl Future<Output = ()>,
 ) {
     let mut stop = std::pin::pin!(stop);
@@ -91,14 +126,16 @@ async fn serve(
         groups = groups(&shared) => groups,
         () = &mut stop => return,
     };
-    let settings = settings(&shared.config, groups);
-    let name = gateway_id(&shared.config);
-    match Gateway::new(settings, &name, kv, WallClock::new(wall_us)) {
+    let settings = Settings { own_url: reached.url, ..settings(&shared.config, groups) };
+    match Gateway::new(settings, &reached.id, kv, WallClock::new(wall_us)) {
         Ok(gateway) => {
             let gateway = Arc::new(gateway);
             // Nobody else sets it.
             let _ = shared.documents.set(Arc::clone(&gateway));
-            gateway.run(listener, DRAIN_MAX, stop).await;
+            tokio::select! {
+                () = gateway.run(listener, DRAIN_MAX, stop) => {}
+                () = talk(&shared, &gateway) => {}
+            }
         }
         Err(error) => {
             tracing::error!(plane = "doc", %error, "documents are not served: the racks of the \
@@ -108,10 +145,37 @@ async fn serve(
     }
 }
 
-/// What tells this gateway from others: the node's name, else its place in the ring.
-fn gateway_id(config: &Config) -> String {
-    let place = || format!("{}/{}/{}", config.datacenter, config.rack, config.dyn_listen);
-    config.name.clone().unwrap_or_else(place)
+/// Tells other nodes of the gateway and hears of theirs, for ever.
+async fn talk(shared: &Shared, gateway: &Gateway) {
+    let mut told = None;
+    loop {
+        let facts = gateway.facts();
+        if told.as_ref() != Some(&facts) {
+            // A node that stops hears nothing any more.
+            let _ = shared.orders.send(Order::Tell(facts.attributes().into()));
+            told = Some(facts);
+        }
+        let (reply, answer) = oneshot::channel();
+        if shared.orders.send(Order::Standings(reply)).is_ok()
+            && let Ok(standings) = answer.await
+        {
+            let alive = standings.iter().filter(|standing| standing.reach == Reach::Up);
+            let dc = &shared.config.datacenter;
+            let near = alive.filter(|standing| {
+                // Gateways of other datacenters serve other backends, unless groups are numbered.
+                standing.slot.dc == *dc || by_numbers(&shared.config)
+            });
+            let others =
+                near.filter_map(|s| GatewayFacts::read(&s.slot.to_string(), &s.attributes));
+            gateway.set_others(others.collect());
+        }
+        tokio::time::sleep(TALK_PAUSE).await;
+    }
+}
+
+/// Whether the file numbers the groups, so that they are the same in every datacenter.
+fn by_numbers(config: &Config) -> bool {
+    config.documents.backends.0.iter().all(|backend| backend.group.is_some())
 }
 
 /// The small state lives in the ring, through the node itself. A memcache ring cannot hold it.
@@ -133,14 +197,16 @@ fn state(config: &Config, clients: &Listener) -> Arc<dyn RingKv> {
         }
     };
     let password = config.auth.requirepass.as_ref().and_then(|key| Key::new(key.expose()));
-    Arc::new(RespKv::new(RespKvSettings { address, password, timeout: STATE_TIMEOUT }))
+    // A replica that does not answer fails within the node's deadline; the others count then.
+    let timeout = Duration::from_millis(config.timeout_ms) + STATE_GRACE;
+    Arc::new(RespKv::new(RespKvSettings { address, password, timeout }))
 }
 
 /// The backends' groups: by number, or by the racks of their nodes once all of them are known.
 /// They are looked up once: membership of a group does not follow who is up.
 async fn groups(shared: &Shared) -> Vec<Vec<BackendSettings>> {
     let backends = &shared.config.documents.backends.0;
-    if backends.iter().all(|backend| backend.group.is_some()) {
+    if by_numbers(&shared.config) {
         return by_number(backends);
     }
     let mut looks = 0;
@@ -203,9 +269,9 @@ fn settings(config: &Config, groups: Vec<Vec<BackendSettings>>) -> Settings {
         replication_factor: documents.replication_factor,
         groups,
         // Racks of another datacenter are other groups of other backends.
-        namespace: match documents.backends.0.iter().any(|backend| backend.group.is_none()) {
-            true => config.datacenter.clone(),
-            false => String::new(),
+        namespace: match by_numbers(config) {
+            true => String::new(),
+            false => config.datacenter.clone(),
         },
         master_key: key(&documents.master_key, "TORC_DOCUMENTS_MASTER_KEY"),
         admin_key: key(&documents.admin_key, "TORC_DOCUMENTS_ADMIN_KEY"),

@@ -14,6 +14,8 @@ mod control;
 mod descriptors;
 #[cfg(feature = "documents")]
 mod documents;
+#[cfg(all(feature = "admin", feature = "documents"))]
+mod documents_view;
 mod embedded;
 mod orders;
 mod report;

@@ -31,6 +31,8 @@ pub enum Order {
     Forget(Slot, oneshot::Sender<Result<(), ForgetError>>),
     /// What is known of every node.
     Standings(oneshot::Sender<Vec<Standing>>),
+    /// Tell everybody small facts of this node; without a value a fact is taken back.
+    Tell(Vec<(&'static str, Option<String>)>),
 }
 
 /// What is to become of a peer.
@@ -103,6 +105,14 @@ impl Control {
                 let outcome = self.membership.forget(&slot, now);
                 self.settle();
                 done.send(outcome).map_err(|_| ())
+            }
+            Order::Tell(facts) => {
+                for (name, value) in facts {
+                    if let Err(error) = self.membership.set_attribute(name, value.as_deref()) {
+                        tracing::warn!(name, %error, "a fact of this node is not told");
+                    }
+                }
+                Ok(())
             }
             Order::Standings(answer) => answer.send(self.membership.standings(now)).map_err(|_| ()),
         };

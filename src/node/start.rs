@@ -126,7 +126,7 @@ impl Node {
         tell(&shared, &listeners, &own);
         #[cfg(feature = "documents")]
         let documents = (listeners.documents.take())
-            .map(|listener| Documents::start(&shared, listener, &listeners.clients))
+            .map(|listener| Documents::start(&shared, listener, &listeners.clients, &own.address))
             .transpose()?;
         let mut tasks = serve(&shared, listeners, log);
         tasks.push(tokio::spawn(control.run(notices_in, orders_in, proven_in)));

@@ -46,6 +46,16 @@ impl Figure {
         Figure { name, help, kind: MetricType::Counter, label: Some(label), samples }
     }
 
+    /// Numbers that can fall, one for each value of `label`.
+    pub fn gauges(
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        samples: impl IntoIterator<Item = (String, u64)>,
+    ) -> Figure {
+        Figure { kind: MetricType::Gauge, ..Figure::counters(name, help, label, samples) }
+    }
+
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut family = encoder.encode_descriptor(self.name, self.help, None, self.kind)?;
         for (value, number) in &self.samples {

@@ -34,6 +34,23 @@ async function code(promise) {
   return undefined;
 }
 
+async function checkSettings(index) {
+  assert.deepEqual((await index.getSettings()).filterableAttributes, ["genre"]);
+  await done(index.updateSettings({ stopWords: ["the"], filterableAttributes: ["n", "genre"] }));
+  const changed = await index.getSettings();
+  assert.deepEqual(changed.stopWords, ["the"]);
+  assert.deepEqual(changed.filterableAttributes.toSorted(), ["genre", "n"]);
+  await done(index.updateSynonyms({ book: ["tome"] }));
+  assert.deepEqual(await index.getSynonyms(), { book: ["tome"] });
+  await done(index.resetFilterableAttributes());
+  assert.deepEqual(await index.getFilterableAttributes(), []);
+  await done(index.resetSettings());
+  assert.deepEqual((await index.getSettings()).stopWords, []);
+  await done(index.updateSettings({ filterableAttributes: ["genre"], sortableAttributes: ["n"] }));
+  const found = await index.search("book", { filter: "genre = odd", limit: 1 });
+  assert.equal(found.estimatedTotalHits, 500);
+}
+
 async function main() {
   assert.equal(await client.isHealthy(), true);
   assert.ok((await client.getVersion()).pkgVersion);
@@ -60,6 +77,24 @@ async function main() {
   await done(index.addDocumentsFromString('{"id":"n1"}\n{"id":"n2"}\n', "application/x-ndjson"));
   await done(index.addDocumentsFromString("id,title\nc1,csv\n", "text/csv"));
   assert.equal((await index.getDocument("c1")).title, "csv");
+  await done(index.updateDocumentsFromString('{"id":"n1","extra":1}\n', "application/x-ndjson"));
+  await done(index.updateDocumentsFromString("id,extra:number\nc1,2\n", "text/csv"));
+  for (const task of index.updateDocumentsInBatches([{ id: 8, extra: 4 }, { id: 9 }], 1)) {
+    await done(task);
+  }
+  for (const task of index.addDocumentsInBatches([{ id: "b1" }, { id: "b2" }], 1)) {
+    await done(task);
+  }
+  const waited = await index.deleteDocuments(["b1", "b2"]).waitTask({ timeout: 20000 });
+  assert.equal(waited.status, "succeeded");
+  for (const [id, extra] of [["n1", 1], ["c1", 2], [8, 4]]) {
+    assert.equal((await index.getDocument(id)).extra, extra);
+  }
+  assert.deepEqual(await index.getDocument(7, { fields: ["n"] }), { n: 7 });
+  await checkSettings(index);
+  assert.deepEqual((await client.getIndexes()).results.map((found) => found.uid), ["jsbooks"]);
+  assert.equal((await client.getStats()).indexes.jsbooks.numberOfDocuments, 1003);
+  assert.equal(await index.fetchPrimaryKey(), "id");
   const odd = await index.getDocuments({ filter: "genre = odd", limit: 2 });
   assert.equal(odd.total, 500);
 

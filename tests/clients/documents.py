@@ -26,6 +26,25 @@ def all_documents(index):
     return index.get_documents({"limit": 2000}).results
 
 
+def check_settings(client, index):
+    before = index.get_settings()
+    assert before["filterableAttributes"] == ["genre"], before
+    wait(client, index.update_settings({"stopWords": ["the"], "filterableAttributes": ["n", "genre"]}))
+    changed = index.get_settings()
+    assert changed["stopWords"] == ["the"], changed
+    assert sorted(changed["filterableAttributes"]) == ["genre", "n"], changed
+    wait(client, index.update_synonyms({"book": ["tome"]}))
+    assert index.get_synonyms() == {"book": ["tome"]}
+    wait(client, index.reset_synonyms())
+    wait(client, index.reset_filterable_attributes())
+    assert index.get_filterable_attributes() == []
+    wait(client, index.reset_settings())
+    assert index.get_settings()["stopWords"] == []
+    wait(client, index.update_settings({"filterableAttributes": ["genre"], "sortableAttributes": ["n"]}))
+    found = index.search("book", {"filter": "genre = odd", "limit": 1})
+    assert found["estimatedTotalHits"] == 500, found
+
+
 def main(url):
     client = meilisearch.Client(url, "master")
     assert client.is_healthy()
@@ -54,6 +73,28 @@ def main(url):
     wait(client, index.add_documents_ndjson(b'{"id":"n1","title":"ndjson"}\n{"id":"n2"}\n'))
     wait(client, index.add_documents_csv(b"id,title\nc1,csv\n"))
     assert index.get_document("c1").title == "csv"
+    updates = [
+        index.update_documents_ndjson(b'{"id":"n1","extra":1}\n'),
+        index.update_documents_csv(b"id,extra:number\nc1,2\n"),
+        index.update_documents_json(b'[{"id":"n2","extra":3}]'),
+    ]
+    updates += index.update_documents_in_batches([{"id": 8, "extra": 4}, {"id": 9}], batch_size=1)
+    for task in updates:
+        assert wait(client, task).type == "documentAdditionOrUpdate"
+    extras = [index.get_document(name).extra for name in ["n1", "c1", "n2", 8]]
+    assert extras == [1, 2, 3, 4], extras
+    assert index.get_document("n1").title == "ndjson"
+    for task in index.add_documents_in_batches([{"id": "b1"}, {"id": "b2"}], batch_size=1):
+        wait(client, task)
+    even = index.get_documents({"filter": "genre = even", "limit": 2, "offset": 1, "fields": ["n"]})
+    assert (even.total, len(even.results)) == (500, 2), even
+    assert dict(index.get_document("b1", {"fields": ["id"]})) == {"id": "b1"}
+    wait(client, index.delete_documents(["b1", "b2"]))
+    check_settings(client, index)
+    assert [found.uid for found in client.get_indexes()["results"]] == ["pybooks"]
+    assert client.get_all_stats()["indexes"]["pybooks"]["numberOfDocuments"] == 1003
+    assert index.fetch_info().primary_key == "id"
+    assert client.get_task(updates[0].task_uid).status == "succeeded"
 
     hits = index.search("book", {"filter": "genre = even", "sort": ["n:desc"], "limit": 3})["hits"]
     assert [hit["n"] for hit in hits] == [998, 996, 994], hits

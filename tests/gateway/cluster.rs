@@ -135,11 +135,17 @@ impl Drop for Cluster {
     }
 }
 
-async fn serve(settings: Settings, kv: Arc<dyn RingKv>) -> (Arc<Gateway>, Http, JoinHandle<()>) {
+/// A gateway that may be handed writes gets its real address as its own.
+async fn serve(
+    mut settings: Settings,
+    kv: Arc<dyn RingKv>,
+) -> (Arc<Gateway>, Http, JoinHandle<()>) {
     let name = format!("gateway-{}", settings.slot.unwrap_or(0));
-    let gateway = Arc::new(Gateway::new(settings, &name, kv, clock()).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let http = Http::new(format!("http://{}", listener.local_addr().unwrap()));
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    settings.own_url = settings.own_url.map(|_| url.clone());
+    let gateway = Arc::new(Gateway::new(settings, &name, kv, clock()).unwrap());
+    let http = Http::new(url);
     let running = gateway.clone();
     let serving = tokio::spawn(async move {
         running.run(listener, Duration::ZERO, std::future::pending()).await;

@@ -16,10 +16,11 @@ pub(crate) struct Node {
     child: Child,
     pub(crate) clients: u16,
     documents: u16,
+    admin: u16,
 }
 
 impl Node {
-    pub(crate) fn spawn(file: std::path::PathBuf, clients: u16, documents: u16) -> Node {
+    pub(crate) fn spawn(file: std::path::PathBuf, [clients, documents, admin]: [u16; 3]) -> Node {
         let log = std::fs::File::create(file.with_extension("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_torc"))
             .args(["run", "--until-eof", "-c"])
@@ -29,11 +30,16 @@ impl Node {
             .stderr(log)
             .spawn()
             .unwrap();
-        Node { file, child, clients, documents }
+        Node { file, child, clients, documents, admin }
     }
 
     fn http(&self) -> Http {
         Http::new(format!("http://127.0.0.1:{}", self.documents))
+    }
+
+    /// Its admin port.
+    fn admin(&self) -> Http {
+        Http::new(format!("http://127.0.0.1:{}", self.admin))
     }
 
     /// Whether the node could write to every rack now.
@@ -56,7 +62,8 @@ impl Node {
     }
 
     fn restart(&mut self) {
-        *self = Node::spawn(self.file.clone(), self.clients, self.documents);
+        let ports = [self.clients, self.documents, self.admin];
+        *self = Node::spawn(self.file.clone(), ports);
     }
 }
 
@@ -91,11 +98,11 @@ impl Drop for Folder {
     }
 }
 
-/// One node in each of three racks, a fake behind each.
-async fn ring(fakes: &[Fake]) -> (Folder, Vec<Node>) {
-    let home = Folder::new("documents");
+/// One node in each rack, a fake behind each; `extra` lines of the `documents` section by node.
+async fn ring(name: &str, fakes: &[Fake], extra: impl Fn(usize) -> &'static str) -> Ring {
+    let home = Folder::new(name);
     let folder = &home.0;
-    let ports = free_ports(12);
+    let ports = free_ports(4 * fakes.len());
     let nodes: Vec<_> = ports
         .chunks(4)
         .enumerate()
@@ -112,14 +119,21 @@ async fn ring(fakes: &[Fake]) -> (Folder, Vec<Node>) {
         for (other, (_, ports)) in nodes.iter().enumerate().filter(|(other, _)| *other != i) {
             text += &format!("  - 127.0.0.1:{}:r{other}:dc1:0 n{other}\n", ports[1]);
         }
-        text += &format!("  documents:\n    listen: 127.0.0.1:{}\n    backends:\n", own[3]);
+        text += &format!("  documents:\n    listen: 127.0.0.1:{}\n{}", own[3], extra(i));
+        text += "    backends:\n";
         for (other, fake) in fakes.iter().enumerate() {
             text += &format!("      n{other}: {}\n", fake.url());
         }
         std::fs::write(file, text).unwrap();
-        started.push(Node::spawn(file.clone(), own[0], own[3]));
+        started.push(Node::spawn(file.clone(), [own[0], own[3], own[2]]));
     }
-    (home, started)
+    Ring { nodes: started, _home: home }
+}
+
+/// Nodes, and the folder of their files.
+struct Ring {
+    nodes: Vec<Node>,
+    _home: Folder,
 }
 
 /// Waits until the node's gateway can write to every rack.
@@ -138,9 +152,10 @@ async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
     for _ in 0..3 {
         fakes.push(Fake::start(None).await);
     }
-    let (_folder, mut nodes) = ring(&fakes).await;
+    let mut ring = ring("documents", &fakes, |_| "").await;
+    let nodes = &mut ring.nodes;
     let (first, second) = (nodes[0].http(), nodes[1].http());
-    for node in &nodes {
+    for node in nodes.iter() {
         serves(node).await;
     }
     let topology = first.get("/_miroir/topology").await.json();
@@ -174,7 +189,7 @@ async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
     nodes[1].kill();
     nodes[1].restart();
     serves(&nodes[1]).await;
-    for node in &nodes {
+    for node in nodes.iter() {
         for uid in [&answer.json()["taskUid"], &more.json()["taskUid"]] {
             let (http, path) = (node.http(), format!("/tasks/{uid}"));
             eventually("it answers for the task", async || {
@@ -198,4 +213,56 @@ async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
     let shown = String::from_utf8_lossy(&owners.stdout).into_owned();
     assert!(shown.starts_with("document 1 of movies: hash 13bbf5d430c49824, shard 36 of 64"));
     assert_eq!(shown.matches("has it: yes").count(), 3, "{shown}");
+    look_at_admin_ports(nodes).await;
+}
+
+/// What the admin ports show of the gateways.
+async fn look_at_admin_ports(nodes: &[Node]) {
+    for (i, node) in nodes.iter().enumerate() {
+        let admin = node.admin();
+        eventually("the gateways have heard of each other", async || {
+            let page = admin.get("/documents").await.json();
+            let slots = page["otherGateways"].as_array().into_iter().flatten();
+            let mut slots: Vec<_> = slots.filter_map(|other| other["taskSlot"].as_u64()).collect();
+            slots.extend(page["gateway"]["taskSlot"].as_u64());
+            slots.sort_unstable();
+            slots == [0, 1, 2]
+        })
+        .await;
+        let page = admin.get("/documents").await.json();
+        assert_eq!(page["gateway"]["id"], format!("dc1/r{i}/0"), "{page}");
+        assert_eq!(page["groups"][2]["backends"][0]["id"], "n2", "{page}");
+        assert_eq!(page["groups"][2]["backends"][0]["owns"], "0-63", "{page}");
+        assert_eq!(page["groups"][0]["degradedWrites"], 0, "{page}");
+        assert_eq!(page["migration"]["phase"], "none", "{page}");
+        let metrics = String::from_utf8(admin.get("/metrics").await.body.to_vec()).unwrap();
+        for line in [
+            "torc_documents_backend_up{backend=\"n1\"} 1",
+            "torc_documents_backend_shards{backend=\"n0\"} 64",
+            "torc_documents_bytes_in_flight 0",
+            "# HELP torc_documents_writes_acked Writes that met their quorum",
+        ] {
+            assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
+        }
+        let health = admin.get("/health").await;
+        assert_eq!(health.status, 200, "{:?}", health.json());
+    }
+}
+
+#[tokio::test]
+async fn gateways_that_mean_other_groups_are_unhealthy() {
+    let fakes = [Fake::start(None).await, Fake::start(None).await];
+    let extra = |i| if i == 1 { "    shards: 32\n" } else { "" };
+    let ring = ring("differing", &fakes, extra).await;
+    for node in &ring.nodes {
+        let admin = node.admin();
+        eventually("health is red", async || {
+            let Some(health) = admin.try_get("/health").await else { return false };
+            health.status == 503 && health.json()["status"] == "alarm"
+        })
+        .await;
+        let alarm = admin.get("/health").await.json()["alarms"][0].clone();
+        let alarm = alarm.as_str().unwrap_or_default();
+        assert!(alarm.starts_with("documents: shards, replication_factor or backends of dc1/r"));
+    }
 }

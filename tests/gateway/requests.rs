@@ -11,7 +11,7 @@ use torc::gateway::Key;
 const TWO: Shape = Shape { groups: 1, members: 2, copies: 1, shards: 16 };
 const PATH: &str = "/indexes/movies/documents";
 
-fn gzip(text: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text).unwrap();
     encoder.finish().unwrap()

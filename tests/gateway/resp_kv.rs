@@ -12,13 +12,13 @@ use torc::gateway::{Key, NodeAddress, RespKv, RespKvSettings, RingKv};
 fn node(folder: &Folder) -> Node {
     let ports = free_ports(3);
     let text = format!(
-        "alone:\n  tokens: 0\n  workers: 1\n  datastore: embedded\n  requirepass: secret\n  \
+        "alone:\n  tokens: 0\n  workers: 1\n  datastore: embedded\n  auth: {{requirepass: secret}}\n  \
          listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  stats_listen: 127.0.0.1:{}\n",
         ports[0], ports[1], ports[2]
     );
     let file = folder.0.join("alone.yml");
     std::fs::write(&file, text).unwrap();
-    Node::spawn(file, ports[0], 0)
+    Node::spawn(file, [ports[0], 0, ports[2]])
 }
 
 fn kv(port: u16, password: &str) -> RespKv {

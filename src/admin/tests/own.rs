@@ -43,6 +43,16 @@ async fn health_follows_the_replicas_of_the_worst_arc() {
     assert_eq!(value["levels"]["DC_ONE"], true);
     assert_eq!(value["levels"]["DC_QUORUM"], false);
     assert_eq!(value["datacenters"][0]["racks_of_worst_arc"], 1);
+    assert!(value.get("alarms").is_none());
+    for (down, word) in [(vec![], "alarm"), (vec![1, 2], "unavailable")] {
+        let (status, value) = json(
+            &pages(Told { alarm: Some("groups differ"), ..told(&down, Consistency::DcOne) }),
+            "/health",
+        )
+        .await;
+        assert_eq!((status, value["status"].as_str()), (503, Some(word)));
+        assert_eq!(value["alarms"][0], "groups differ");
+    }
 }
 
 #[tokio::test]

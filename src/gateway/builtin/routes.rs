@@ -75,6 +75,7 @@ pub fn router(engine: Arc<Mutex<Engine>>, bell: Arc<Notify>, master_key: Option<
                 .merge(on(Method::PATCH, update_index))
                 .merge(on(Method::DELETE, drop_index)),
         )
+        .route("/stats", on(Method::GET, all_stats))
         .route("/indexes/{uid}/stats", on(Method::GET, stats))
         .route("/indexes/{uid}/search", on(Method::POST, post_search))
         .route(
@@ -199,12 +200,22 @@ fn drop_index(server: &Server, call: &Call, _: Bytes) -> Outcome {
 }
 
 fn stats(server: &Server, call: &Call, _: Bytes) -> Outcome {
-    let view = server.index(&call.uid()?, |index, _| {
-        Ok(json!({"numberOfDocuments": index.len(), "rawDocumentDbSize": 0, "avgDocumentSize": 0,
-            "isIndexing": false, "numberOfEmbeddings": 0, "numberOfEmbeddedDocuments": 0,
-            "fieldDistribution": index.field_distribution()}))
-    })?;
-    Ok(ok(&view))
+    Ok(ok(&server.index(&call.uid()?, |index, _| Ok(index_stats(index)))?))
+}
+
+fn index_stats(index: &Index) -> Value {
+    json!({"numberOfDocuments": index.len(), "rawDocumentDbSize": 0, "avgDocumentSize": 0,
+        "isIndexing": false, "numberOfEmbeddings": 0, "numberOfEmbeddedDocuments": 0,
+        "fieldDistribution": index.field_distribution()})
+}
+
+fn all_stats(server: &Server, _: &Call, _: Bytes) -> Outcome {
+    let indexes: Map<String, Value> = server.with(|engine| {
+        let indexes = engine.indexes.iter();
+        indexes.map(|(uid, index)| (uid.clone(), index_stats(index))).collect()
+    });
+    Ok(ok(&json!({"databaseSize": 0, "usedDatabaseSize": 0, "lastUpdate": null,
+        "indexes": indexes})))
 }
 
 fn post_search(server: &Server, call: &Call, body: Bytes) -> Outcome {

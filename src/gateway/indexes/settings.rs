@@ -57,7 +57,8 @@ pub(in crate::gateway) async fn write_settings(core: Arc<Core>, mut call: Call) 
     let value = if call.method == Method::DELETE { Value::Null } else { parse_json(&body.text)? };
     check(&core, &setting, &value)?;
     let (shared, method, raw) = (core.clone(), call.method.clone(), body.raw.clone());
-    once(&core, &call, &raw, async move {
+    let index = name.clone();
+    once(&core, &call, &index, &raw, async move {
         let uid = shared.aliases.resolve(&name).await?.writable(&name)?;
         let placement = shared.placement();
         ensure_index(&shared, &placement, &uid, None).await?;

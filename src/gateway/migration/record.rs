@@ -72,7 +72,7 @@ impl Record {
             phase: Phase::Copying,
             base,
             groups,
-            coordinator: core.gateway_id.clone(),
+            coordinator: core.others.id().to_owned(),
             started_us: now,
             seen_us: now,
             phase_us: now,
@@ -85,12 +85,12 @@ impl Record {
     /// Whether this gateway works on it: it began, or the one that did is gone.
     pub(super) fn is_ours(&self, core: &Core) -> bool {
         let age = core.clock.now_us().saturating_sub(self.seen_us);
-        self.coordinator == core.gateway_id || age > COORDINATOR_AGE_US
+        self.coordinator == core.others.id() || age > COORDINATOR_AGE_US
     }
 
     /// Marks the record as worked on by this gateway.
     pub(super) fn seen(&mut self, core: &Core) {
-        self.coordinator = core.gateway_id.clone();
+        self.coordinator = core.others.id().to_owned();
         self.seen_us = core.clock.now_us();
     }
 

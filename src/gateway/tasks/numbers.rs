@@ -2,9 +2,11 @@
 
 use crate::gateway::error::ApiError;
 use crate::gateway::kv::{Class, KvError, State};
+use crate::gateway::others::Others;
 use crate::gateway::settings::Settings;
 use crate::gateway::time::WallClock;
 use serde::{Deserialize, Serialize};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
@@ -14,6 +16,9 @@ const BLOCK: u64 = 64;
 const NUMBER_MAX: u64 = (1 << 31) - 1;
 /// Age at which another gateway's claim on a slot has ended.
 const CLAIM_AGE_US: u64 = 30_000_000;
+
+/// Time after which a claim is renewed.
+const RENEW_US: u64 = 10_000_000;
 
 /// Time in which gateways that start together see each other's claims.
 const SETTLE_PAUSE: Duration = Duration::from_millis(300);
@@ -39,6 +44,8 @@ struct Reserved {
     slot: u32,
     next: u64,
     ceiling: u64,
+    /// When the claim was last looked at.
+    claimed_us: u64,
 }
 
 /// The sequence of one slot.
@@ -47,29 +54,41 @@ pub(super) struct Numbers {
     wanted: Option<u32>,
     pub(super) stride: u32,
     gateway_id: String,
-    since_us: u64,
+    others: Arc<Others>,
     state: State,
     clock: WallClock,
     /// `None` until the slot's record was read.
     reserved: Mutex<Option<Reserved>>,
+    /// The slot in use, else why there is none; what others are told and operators see.
+    standing: std::sync::Mutex<Result<u32, String>>,
 }
 
 impl Numbers {
     pub(super) fn new(
         settings: &Settings,
-        gateway_id: &str,
+        others: Arc<Others>,
         state: State,
         clock: WallClock,
     ) -> Numbers {
         Numbers {
             wanted: settings.slot,
             stride: settings.max_gateways.max(1),
-            gateway_id: gateway_id.to_owned(),
-            since_us: clock.now_us(),
+            gateway_id: others.id().to_owned(),
+            others,
             state,
             clock,
             reserved: Mutex::default(),
+            standing: std::sync::Mutex::new(Err("no slot was taken yet".to_owned())),
         }
+    }
+
+    /// The slot in use, else why there is none.
+    pub(super) fn standing(&self) -> Result<u32, String> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn stand(&self, standing: Result<u32, String>) {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
     }
 
     /// The next number.
@@ -107,6 +126,19 @@ impl Numbers {
         &self,
         held: &'a mut Option<Reserved>,
     ) -> Result<&'a mut Reserved, ApiError> {
+        if let Some(reserved) = held
+            && let Some(older) = self.others.older_with_slot(reserved.slot)
+        {
+            let slot = reserved.slot;
+            tracing::error!(
+                plane = "doc",
+                slot,
+                older = older.id,
+                "an older gateway uses the \
+                            same task slot: this one gives it up"
+            );
+            *held = None;
+        }
         match held {
             Some(reserved) => Ok(reserved),
             None => {
@@ -117,6 +149,8 @@ impl Numbers {
                     }
                     begun = self.begin().await;
                 }
+                let standing = begun.as_ref().map(|reserved| reserved.slot);
+                self.stand(standing.map_err(|error| error.message.clone()));
                 Ok(held.insert(begun?))
             }
         }
@@ -128,10 +162,11 @@ impl Numbers {
             Some(slot) => (slot, self.read(slot).await?),
             None => self.free_slot().await?,
         };
-        if let Some(other) = claim.as_ref().filter(|claim| self.is_taken(claim)) {
+        let older = self.others.older_with_slot(slot).map(|older| older.id);
+        let taken = || claim.as_ref().filter(|claim| self.is_taken(claim));
+        if let Some(other) = older.or_else(|| Some(taken()?.owner.clone())) {
             let message = format!(
-                "documents.slot {slot} is in use by {}; give every gateway a slot of its own",
-                other.owner
+                "documents.slot {slot} is in use by {other}; give every gateway a slot of its own"
             );
             tracing::error!(plane = "doc", message);
             return Err(ApiError::new("miroir_state_unavailable", message));
@@ -142,7 +177,7 @@ impl Numbers {
         if self.wanted.is_none() && !had {
             self.settle(slot).await?;
         }
-        Ok(Reserved { slot, next, ceiling: next })
+        Ok(Reserved { slot, next, ceiling: next, claimed_us: self.clock.now_us() })
     }
 
     /// Gateways that start together may claim one free slot; the newest claim keeps it.
@@ -157,10 +192,11 @@ impl Numbers {
         }
     }
 
-    /// The slot this gateway had, else the lowest whose gateway is not there.
+    /// The slot this gateway had, else the lowest that no other gateway tells to use and whose
+    /// last one is not there.
     async fn free_slot(&self) -> Result<(u32, Option<Claim>), ApiError> {
-        let mut free = None;
-        for slot in 0..self.stride {
+        let (mut free, taken) = (None, self.others.slots());
+        for slot in (0..self.stride).filter(|slot| !taken.contains(slot)) {
             let claim = self.read(slot).await?;
             if claim.as_ref().is_some_and(|claim| claim.owner == self.gateway_id) {
                 return Ok((slot, claim));
@@ -177,7 +213,8 @@ impl Numbers {
 
     /// Another gateway holds the slot, was there before, and is alive.
     fn is_taken(&self, claim: &Claim) -> bool {
-        claim.owner != self.gateway_id && claim.since_us < self.since_us && self.is_fresh(claim)
+        let earlier = claim.since_us < self.others.since_us();
+        claim.owner != self.gateway_id && earlier && self.is_fresh(claim)
     }
 
     fn is_fresh(&self, claim: &Claim) -> bool {
@@ -198,20 +235,27 @@ impl Numbers {
         let claim = Claim {
             ceiling,
             owner: self.gateway_id.clone(),
-            since_us: self.since_us,
+            since_us: self.others.since_us(),
             seen_us: self.clock.now_us(),
         };
         self.state.store(Class::Sequence, &slot.to_string(), &claim).await
     }
 
-    /// Renews the claim, or gives the slot up to a gateway that had it first.
+    /// Takes a slot where there is none; from time to time renews its claim, or gives the slot up to a gateway that had it first.
     pub(super) async fn keep(&self) {
         let mut held = self.reserved.lock().await;
         // An error shows when a number is asked for.
         let Ok(reserved) = self.begun(&mut held).await else { return };
         let (slot, ceiling) = (reserved.slot, reserved.ceiling);
+        if self.clock.now_us().saturating_sub(reserved.claimed_us) < RENEW_US {
+            return;
+        }
+        reserved.claimed_us = self.clock.now_us();
         match self.read(slot).await {
-            Ok(Some(claim)) if self.is_taken(&claim) => *held = None,
+            Ok(Some(claim)) if self.is_taken(&claim) => {
+                self.stand(Err(format!("{} took slot {slot} first", claim.owner)));
+                *held = None;
+            }
             Ok(_) => {
                 if let Err(error) = self.claim(slot, ceiling).await {
                     tracing::debug!(plane = "doc", %error, "the slot's claim was not renewed");

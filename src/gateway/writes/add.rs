@@ -51,7 +51,8 @@ pub(in crate::gateway) async fn add(core: Arc<Core>, mut call: Call) -> Outcome 
     let body = core.bodies.read(&mut call).await?;
     let raw = body.raw.clone();
     let shared = core.clone();
-    once(&core, &call, &raw, async move {
+    let name = request.name.clone();
+    once(&core, &call, &name, &raw, async move {
         let bytes_max = shared.settings.body_bytes_max;
         let text = body.text.clone();
         let parsed =

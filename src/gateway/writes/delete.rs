@@ -155,7 +155,8 @@ async fn answer(
     let session = session_of(&call);
     let raw = body.raw.clone();
     let shared = core.clone();
-    once(&core, &call, &raw, async move {
+    let index = name.clone();
+    once(&core, &call, &index, &raw, async move {
         let text = body.text.clone();
         let what = off_reactor(text.len(), move || read(&text)).await??;
         let written = write(&shared, &name, what, metadata, session).await;

@@ -1,0 +1,131 @@
+//! Every bound of a gateway, hit.
+
+use crate::cluster::{Cluster, Shape, documents, eventually};
+use crate::fake::Mode;
+use serde_json::json;
+use std::time::Duration;
+use torc::gateway::builtin::Hold;
+
+const PATH: &str = "/indexes/movies/documents";
+const ONE: Shape = Shape { groups: 1, members: 1, copies: 1, shards: 16 };
+
+#[tokio::test]
+async fn a_write_that_takes_too_long_is_told_and_goes_on() {
+    let cluster = Cluster::with(ONE, |settings| {
+        settings.request_timeout = Duration::from_millis(100);
+    })
+    .await;
+    cluster.fakes[0].set(Mode::Slow(Duration::from_millis(300)));
+    let answer = cluster.post(PATH, &json!([{"id": 1}])).await;
+    assert_eq!((answer.status, answer.code()), (504, "miroir_timeout".into()));
+    assert_eq!(answer.json()["type"], "system");
+    eventually("it is stored all the same", async || {
+        cluster.fakes[0].engine(|e| e.document("movies", "1")).is_some()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_full_lane_is_a_missing_acknowledgement() {
+    let shape = Shape { groups: 2, ..ONE };
+    let cluster = Cluster::with(shape, |settings| settings.lane_requests_max = 1).await;
+    cluster.add(&json!([{"id": 1}])).await;
+    cluster.fakes[1].set(Mode::Silent);
+    let mut running = Vec::new();
+    for id in ["a", "b", "c"] {
+        let http = cluster.http.clone();
+        running.push(tokio::spawn(async move {
+            http.json("POST", PATH, &json!([{"id": id}]))
+                .await
+                .header("x-miroir-degraded")
+                .map(str::to_owned)
+        }));
+        eventually("group 0 has it", async || {
+            cluster.fakes[0].engine(|e| e.document("movies", id)).is_some()
+        })
+        .await;
+    }
+    // One is sent and one waits at the silent group; the third is not kept waiting.
+    let third = running.pop().unwrap().await.unwrap();
+    assert_eq!(third.as_deref(), Some("groups=1"));
+    assert!(running.iter().all(|write| !write.is_finished()));
+    running.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn bodies_in_flight_are_bounded() {
+    let cluster = Cluster::with(ONE, |settings| {
+        settings.body_bytes_max = 1 << 20;
+        settings.in_flight_bytes_max = 1;
+    })
+    .await;
+    // Room is made for one body of the largest size, packed and not.
+    let chunked = cluster.http.with("content-type", "application/x-ndjson");
+    let text = "{\"id\":1}\n".repeat(100_000);
+    cluster.fakes[0].set(Mode::Slow(Duration::from_millis(200)));
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (http, text) = (chunked.clone(), text.clone());
+        running.spawn(async move { http.send("POST", PATH, text).await.status });
+    }
+    eventually("two are let in", async || cluster.gateway.in_flight_bytes() > 1 << 20).await;
+    let most = 2 << 20;
+    assert!(cluster.gateway.in_flight_bytes() <= most);
+    assert_eq!(running.join_all().await, [202; 4], "the others wait for their turn");
+    assert_eq!(cluster.gateway.in_flight_bytes(), 0);
+    // A packed body that grows beyond what is left is refused, not waited for.
+    let packed = cluster.http.with("content-type", "application/json");
+    let packed = packed.with("content-encoding", "gzip");
+    let body = crate::requests::gzip(b"[{\"id\":1}]");
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (http, body) = (packed.clone(), body.clone());
+        running.spawn(async move { http.send("POST", PATH, body).await });
+    }
+    for answer in running.join_all().await {
+        let overloaded = (answer.status, answer.code()) == (503, "miroir_overloaded".into());
+        assert!(answer.status == 202 || overloaded, "{}", answer.status);
+    }
+    assert_eq!(cluster.gateway.in_flight_bytes(), 0);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait() {
+    let cluster = Cluster::with(ONE, |settings| settings.connections_max = 1).await;
+    let address = cluster.http.base().strip_prefix("http://").unwrap().to_owned();
+    let held = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let http = cluster.http.clone();
+    let waiting = tokio::spawn(async move { http.get("/health").await.status });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished(), "the only place is taken");
+    drop(held);
+    assert_eq!(waiting.await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_copy_waits_for_what_was_accepted_before_it_began() {
+    let cluster = Cluster::with(Shape { members: 2, ..ONE }, |settings| {
+        settings.node_timeout = Duration::from_millis(300);
+    })
+    .await;
+    cluster.add(&documents(0..20)).await;
+    for fake in &cluster.fakes {
+        fake.engine(|e| e.set_hold(Some(Hold::Enqueued)));
+    }
+    let answer = cluster.post(PATH, &documents(20..60)).await;
+    assert_eq!(answer.status, 202, "acknowledged, and not run yet");
+    let joining = crate::fake::Fake::start(Some(crate::cluster::NODE_KEY)).await;
+    let body = json!({"add": [{"id": "node-2", "url": joining.url(), "group": 0}]});
+    assert_eq!(cluster.post("/_miroir/migration", &body).await.status, 202);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let view = async || cluster.http.get("/_miroir/migration").await.json();
+    assert_eq!(view().await["phase"], "copying", "the old owners have not run the write");
+    for fake in &cluster.fakes {
+        fake.engine(|e| e.set_hold(None));
+    }
+    eventually("the migration is done", async || view().await["phase"] == "done").await;
+    for i in 0..60 {
+        let found = cluster.http.get(&format!("{PATH}/doc-{i}")).await;
+        assert_eq!(found.json(), documents(i..i + 1)[0], "doc-{i}");
+    }
+}
