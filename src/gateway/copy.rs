@@ -44,6 +44,8 @@ pub(super) struct Copy {
     pub(super) shard: ShardId,
     pub(super) from: Arc<Backend>,
     pub(super) to: Arc<Backend>,
+    /// These documents alone; all of the shard without it.
+    pub(super) ids: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -168,8 +170,11 @@ async fn each_page(
     let path = format!("{}/documents/fetch", index_path(&copy.index));
     let (mut kept, mut offset, mut pages) = (Vec::new(), 0, 0);
     loop {
-        let body = json!({"filter": format!("{SHARD_FIELD} = {}", copy.shard.0),
+        let mut body = json!({"filter": format!("{SHARD_FIELD} = {}", copy.shard.0),
             "offset": offset, "limit": PAGE_DOCUMENTS, "retrieveVectors": true});
+        if let Some(ids) = &copy.ids {
+            body["ids"] = json!(ids);
+        }
         let request = Outbound::json(Method::POST, path.clone(), &body);
         let reply = backend.call(request).await.map_err(|e| e.to_string())?;
         if may_lack_index && reply.error_code().as_deref() == Some("index_not_found") {

@@ -9,7 +9,7 @@ use super::kv::Class;
 use super::placement::Placement;
 use super::tracking::{DirtyRecord, EVERY_OWNER, MissedShard, NAMES, record_name};
 use crate::document::shard::ShardId;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,7 @@ pub(super) async fn run(core: Arc<Core>) {
         if !owns || !to.is_live() {
             continue;
         }
-        match repair(&core, &placement, &missed.index, missed.shard, to).await {
+        match repair(&core, &placement, &missed, to).await {
             Ok(()) => {
                 let generation = Some(missed.generation);
                 core.mark_clean(&placement, &missed, generation).await;
@@ -74,7 +74,7 @@ async fn level(
             continue;
         }
         let (index, primary_key) = (index.to_owned(), primary_key.clone());
-        let copy = Copy { index, primary_key, shard, from: from.clone(), to };
+        let copy = Copy { index, primary_key, shard, from: from.clone(), to, ids: None };
         copy_shard(core, placement, &copy).await?;
     }
     Ok(())
@@ -83,17 +83,49 @@ async fn level(
 async fn repair(
     core: &Arc<Core>,
     placement: &Placement,
-    index: &str,
-    shard: ShardId,
+    missed: &MissedShard,
     to: Arc<Backend>,
 ) -> Result<(), String> {
+    let (index, shard) = (missed.index.as_str(), missed.shard);
     let info = core.catalogue.find(placement, index).await.map_err(|e| e.to_string())?;
     let Some(info) = info else { return still_missing(&to, index).await };
     let Some(primary_key) = info.primary_key else { return Ok(()) };
-    let from = source(core, placement, index, shard, &to.id)
-        .ok_or("no other owner has every write of the shard")?;
-    let copy = Copy { index: index.to_owned(), primary_key, shard, from, to };
-    copy_shard(core, placement, &copy).await
+    let whole = source(core, placement, index, shard, &to.id).map(|from| (from, None));
+    // Owners that were away in turn each missed something: what one lacks another has.
+    let copies = match (whole, &missed.ids) {
+        (Some(whole), _) => vec![whole],
+        (None, Some(ids)) => sources_of(core, placement, missed, ids)?,
+        (None, None) => return Err("no other owner has every write of the shard".to_owned()),
+    };
+    for (from, ids) in copies {
+        let (index, primary_key) = (index.to_owned(), primary_key.clone());
+        let copy = Copy { index, primary_key, shard, from, to: to.clone(), ids };
+        copy_shard(core, placement, &copy).await?;
+    }
+    Ok(())
+}
+
+/// Live owners that did not miss these documents, each with those to be taken from it.
+fn sources_of(
+    core: &Core,
+    placement: &Placement,
+    missed: &MissedShard,
+    ids: &BTreeSet<String>,
+) -> Result<Vec<(Arc<Backend>, Option<Vec<String>>)>, String> {
+    let owners = placement.topology.write_targets(missed.shard).iter();
+    let owners: Vec<_> = owners.map(|owner| placement.backend(*owner)).collect();
+    let mut wanted: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for id in ids {
+        let has = |owner: &&Arc<Backend>| {
+            owner.id != missed.backend
+                && owner.is_live()
+                && core.has_latest(&missed.index, &owner.id, missed.shard, id)
+        };
+        let from = owners.iter().position(has);
+        let from = from.ok_or_else(|| format!("no other owner has document {id}"))?;
+        wanted.entry(from).or_default().push(id.clone());
+    }
+    Ok(wanted.into_iter().map(|(from, ids)| (owners[from].clone(), Some(ids))).collect())
 }
 
 /// An index that is gone needs no repair; that it is gone must be sure.

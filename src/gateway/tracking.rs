@@ -12,7 +12,7 @@ use super::placement::Placement;
 use crate::document::shard::{ShardId, ShardSet};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Ids a tracker remembers; beyond it the pass is repeated.
@@ -92,9 +92,20 @@ impl Drop for Tracked<'_> {
     }
 }
 
-/// Shards of one index that backends lack writes of, by index, backend and shard, each with the
-/// number of its latest miss.
-pub(super) type Dirty = BTreeMap<String, BTreeMap<String, BTreeMap<u32, u64>>>;
+/// Documents of a missed shard that are remembered one by one.
+const MISSED_IDS_MAX: usize = 1_000;
+
+/// What a backend missed of one shard.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Miss {
+    /// The number of the latest miss.
+    generation: u64,
+    /// The documents; `None` when they are not known or too many: the whole shard.
+    ids: Option<BTreeSet<String>>,
+}
+
+/// Shards that backends lack writes of, by index, backend and shard.
+pub(super) type Dirty = BTreeMap<String, BTreeMap<String, BTreeMap<u32, Miss>>>;
 
 /// Stands for every owner of a shard: two gateways may have written to it in different orders.
 pub(super) const EVERY_OWNER: &str = "";
@@ -120,6 +131,8 @@ pub(super) struct MissedShard {
     pub(super) backend: String,
     pub(super) shard: ShardId,
     pub(super) generation: u64,
+    /// The documents, when they are known.
+    pub(super) ids: Option<BTreeSet<String>>,
 }
 
 impl Core {
@@ -152,16 +165,30 @@ impl Core {
         }
     }
 
-    /// Remembers the shards whose documents some backends missed in a write that succeeded.
-    pub(super) async fn note_missed_documents(
+    /// Remembers what some backends missed of a write that succeeded; `ids` are the documents it
+    /// changed, where they are known.
+    pub(super) async fn note_missed_documents<'a>(
         &self,
         placement: &Placement,
         index: &str,
         sent: &Sent,
+        ids: Option<impl Iterator<Item = (Cow<'a, str>, ShardId)>>,
     ) {
+        let missed: Vec<_> = sent.done.iter().filter(|done| !done.acked()).collect();
+        if missed.is_empty() {
+            return;
+        }
+        let by_shard = ids.map(|ids| {
+            let mut by_shard: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+            for (id, shard) in ids {
+                by_shard.entry(shard.0).or_default().insert(id.into_owned());
+            }
+            by_shard
+        });
         let mut news = false;
-        for done in sent.done.iter().filter(|done| !done.acked()) {
-            news |= self.mark_dirty(index, &done.target.backend.id, &done.target.shards);
+        for done in missed {
+            let (backend, shards) = (&done.target.backend.id, &done.target.shards);
+            news |= self.mark_dirty(index, backend, shards, by_shard.as_ref());
         }
         if news {
             self.store_dirty(placement, index).await;
@@ -171,19 +198,36 @@ impl Core {
     /// Remembers shards whose owners may differ because this gateway was not sure to be the only
     /// one that writes the index.
     pub(super) async fn note_unsure(&self, placement: &Placement, index: &str, shards: &ShardSet) {
-        if self.mark_dirty(index, EVERY_OWNER, shards) {
+        if self.mark_dirty(index, EVERY_OWNER, shards, None) {
             self.store_dirty(placement, index).await;
         }
     }
 
     /// True when some shard was not marked before.
-    fn mark_dirty(&self, index: &str, backend: &str, shards: &ShardSet) -> bool {
+    fn mark_dirty(
+        &self,
+        index: &str,
+        backend: &str,
+        shards: &ShardSet,
+        ids: Option<&BTreeMap<u32, BTreeSet<String>>>,
+    ) -> bool {
         let generation = self.next_miss();
         let mut dirty = self.dirty();
         let known = dirty.entry(index.to_owned()).or_default();
         let known = known.entry(backend.to_owned()).or_default();
         let before = known.len();
-        known.extend(shards.iter().map(|shard| (shard.0, generation)));
+        for shard in shards.iter() {
+            let first = || Miss { generation, ids: Some(BTreeSet::new()) };
+            let miss = known.entry(shard.0).or_insert_with(first);
+            miss.generation = generation;
+            miss.ids = match (miss.ids.take(), ids.and_then(|ids| ids.get(&shard.0))) {
+                (Some(mut all), Some(more)) if all.len() + more.len() <= MISSED_IDS_MAX => {
+                    all.extend(more.iter().cloned());
+                    Some(all)
+                }
+                _ => None,
+            };
+        }
         known.len() > before
     }
 
@@ -195,9 +239,20 @@ impl Core {
         for (backend, shards) in &record.shards {
             let known = known.entry(backend.clone()).or_default();
             for shard in shards {
-                known.entry(*shard).or_insert(generation);
+                let whole = Miss { generation, ids: None };
+                known.entry(*shard).and_modify(|miss| miss.ids = None).or_insert(whole);
             }
         }
+    }
+
+    /// Whether a backend has the latest of one document of a shard, as far as is known here.
+    pub(super) fn has_latest(&self, index: &str, backend: &str, shard: ShardId, id: &str) -> bool {
+        if self.foreign().contains(&(index.to_owned(), backend.to_owned(), shard.0)) {
+            return false;
+        }
+        let dirty = self.dirty();
+        let miss = dirty.get(index).and_then(|backends| backends.get(backend)?.get(&shard.0));
+        miss.is_none_or(|miss| miss.ids.as_ref().is_some_and(|ids| !ids.contains(id)))
     }
 
     /// Shards whose documents backends missed.
@@ -223,11 +278,12 @@ impl Core {
         let mut listed = Vec::new();
         for (index, backends) in self.dirty().iter() {
             for (backend, shards) in backends {
-                listed.extend(shards.iter().map(|(shard, generation)| MissedShard {
+                listed.extend(shards.iter().map(|(shard, miss)| MissedShard {
                     index: index.clone(),
                     backend: backend.clone(),
                     shard: ShardId(*shard),
-                    generation: *generation,
+                    generation: miss.generation,
+                    ids: miss.ids.clone(),
                 }));
             }
         }
@@ -243,7 +299,7 @@ impl Core {
     ) {
         if let Some(backends) = self.dirty().get_mut(&missed.index) {
             if let Some(shards) = backends.get_mut(&missed.backend) {
-                let same = |known: &u64| generation.is_none_or(|wanted| wanted == *known);
+                let same = |known: &Miss| generation.is_none_or(|g| g == known.generation);
                 if shards.get(&missed.shard.0).is_some_and(same) {
                     shards.remove(&missed.shard.0);
                 }

@@ -254,3 +254,28 @@ async fn reads_go_on_without_a_backend_and_name_what_is_missing() {
     let refused = strict.post("/indexes/movies/search", &json!({})).await;
     assert_eq!((refused.status, refused.code()), (503, "miroir_shard_unavailable".into()));
 }
+
+#[tokio::test]
+async fn groups_that_were_away_in_turn_get_what_each_missed() {
+    let mut cluster = Cluster::start(Shape { shards: 1, ..shape(2, 1, 1) }).await;
+    cluster.add(&json!([{"id": "old"}, {"id": "gone"}])).await;
+    cluster.stop(&[0]).await;
+    cluster.add(&json!([{"id": "a", "v": 1}])).await;
+    let deleted = cluster.http.send("DELETE", &format!("{PATH}/gone"), "").await;
+    cluster.succeeded(&deleted).await;
+    // The other one goes before the first is repaired: both lack something of the one shard.
+    cluster.stop(&[1]).await;
+    cluster.resume(&[0]).await;
+    eventually("a write is taken", async || {
+        cluster.post(PATH, &json!([{"id": "b", "v": 2}])).await.status == 202
+    })
+    .await;
+    cluster.resume(&[1]).await;
+    for fake in &cluster.fakes {
+        eventually("each has all", async || {
+            let ids = |id: &str| fake.engine(|e| e.document("movies", id)).is_some();
+            ids("old") && ids("a") && ids("b") && !ids("gone")
+        })
+        .await;
+    }
+}

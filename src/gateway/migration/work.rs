@@ -130,6 +130,7 @@ async fn copy_one(
         shard: planned.shard,
         from,
         to,
+        ids: None,
     };
     let known = core.missed_shards();
     copy_shard(core, placement, &copy).await?;

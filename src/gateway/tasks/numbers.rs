@@ -241,7 +241,8 @@ impl Numbers {
         self.state.store(Class::Sequence, &slot.to_string(), &claim).await
     }
 
-    /// Takes a slot where there is none; from time to time renews its claim, or gives the slot up to a gateway that had it first.
+    /// Takes a slot where there is none; from time to time renews its claim, or gives the slot
+    /// up to a gateway that had it first.
     pub(super) async fn keep(&self) {
         let mut held = self.reserved.lock().await;
         // An error shows when a number is asked for.

@@ -111,7 +111,7 @@ async fn write(
     let (index, ids) = (uid.clone(), batch.clone());
     let note = move || tracked.note_written(&index, ids.ids());
     let (written, sent) = execute(core, &placement, plan, jobs, note).await?;
-    core.note_missed_documents(&placement, &uid, &sent).await;
+    core.note_missed_documents(&placement, &uid, &sent, Some(batch.ids())).await;
     Ok(written)
 }
 

@@ -205,9 +205,11 @@ async fn write(
     let base = format!("{}/documents", index_path(&uid));
     let tracked = core.clone();
     let index = uid.clone();
+    let mut named = None;
     let (jobs, note): (_, Box<dyn FnOnce() + Send>) = match what {
         What::Ids(ids) => {
-            let ids = by_shard(ids, shards);
+            let ids = Arc::new(by_shard(ids, shards));
+            named = Some(ids.clone());
             plan.touched = touched(&ids, shards);
             let path = format!("{base}/delete-batch{suffix}");
             let jobs = jobs(placement.targets(&plan.touched), prepare, |target| {
@@ -217,10 +219,7 @@ async fn write(
                     body: id_list(&ids, target),
                 }]
             });
-            let note = move || {
-                let ids = ids.iter().map(|(id, shard)| (Cow::Borrowed(id.as_str()), *shard));
-                tracked.note_written(&index, ids);
-            };
+            let note = move || tracked.note_written(&index, pairs(&ids));
             (jobs, Box::new(note))
         }
         What::Matching(filter) => {
@@ -239,8 +238,13 @@ async fn write(
         }
     };
     let (written, sent) = execute(core, &placement, plan, jobs, note).await?;
-    core.note_missed_documents(&placement, &uid, &sent).await;
+    let ids = named.as_deref().map(|ids| pairs(ids));
+    core.note_missed_documents(&placement, &uid, &sent, ids).await;
     Ok(written)
+}
+
+fn pairs(ids: &[(String, ShardId)]) -> impl Iterator<Item = (Cow<'_, str>, ShardId)> {
+    ids.iter().map(|(id, shard)| (Cow::Borrowed(id.as_str()), *shard))
 }
 
 fn by_shard(ids: Vec<String>, shards: u32) -> Vec<(String, ShardId)> {
