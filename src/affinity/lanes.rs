@@ -1,6 +1,7 @@
 //! The lanes of one domain: which datacenter each is, and what its answer is worth now.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// A lane is stale after this long without a word from its producer: three heartbeats.
 pub const STALE_AFTER_MS_DEFAULT: u64 = 30_000;
@@ -30,6 +31,25 @@ impl Holding {
     }
 }
 
+/// What is to be told of a lane besides its age.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneNote {
+    /// What it waits for or does, in words.
+    pub state: String,
+    /// The node it is sent by.
+    pub from: String,
+    /// The takeover it belongs to.
+    pub incarnation: u64,
+    /// The last change it has.
+    pub sequence: u64,
+    /// Whole filters installed.
+    pub snapshots: u64,
+    /// Changes applied.
+    pub changes: u64,
+    /// Times it had to begin anew because changes were missed.
+    pub gaps: u64,
+}
+
 /// One lane.
 #[derive(Debug)]
 pub struct Lane {
@@ -37,12 +57,13 @@ pub struct Lane {
     pub dc: String,
     /// When its producer was last heard, plus one so that 0 is never.
     heard: AtomicU64,
+    note: Mutex<LaneNote>,
 }
 
 impl Lane {
     /// A lane that was never heard.
     pub fn new(dc: impl Into<String>) -> Lane {
-        Lane { dc: dc.into(), heard: AtomicU64::new(0) }
+        Lane { dc: dc.into(), heard: AtomicU64::new(0), note: Mutex::default() }
     }
 
     /// Its producer said something: a snapshot, a delta, a heartbeat.
@@ -53,6 +74,16 @@ impl Lane {
     /// Its producer says that it does not know everything, or is gone.
     pub fn unheard(&self) {
         self.heard.store(0, Ordering::Relaxed);
+    }
+
+    /// What is to be told of it.
+    pub fn note(&self) -> LaneNote {
+        self.note.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what is to be told of it.
+    pub fn set_note(&self, note: LaneNote) {
+        *self.note.lock().unwrap_or_else(PoisonError::into_inner) = note;
     }
 
     /// Heard when `other` was: the same lane of an earlier layout.

@@ -8,7 +8,8 @@
 //! - [`lanes`]: which datacenter a lane is, when it was heard, and what its bit is worth.
 //! - [`member`]: what this node holds, exactly, as changes for the publisher.
 //! - [`advice`]: where a read should go, and why; with a memory of [`false_positives`].
-//! - [`roles`]: which node of a datacenter publishes.
+//! - [`mesh`]: what nodes tell each other about all this.
+//! - [`roles`], [`places`]: which node of a datacenter publishes.
 //! - [`publication`]: what it publishes, for subscribers inside its process.
 //! - [`commands`]: `TORC.WHERE`, `TORC.PREFIX`, `TORC.PREFIXKEYS`, `TORC.KV`, `TORC.TOKENS`.
 //!
@@ -20,6 +21,8 @@ pub mod domain;
 pub mod false_positives;
 pub mod lanes;
 pub mod member;
+pub mod mesh;
+pub mod places;
 pub mod publication;
 pub mod roles;
 

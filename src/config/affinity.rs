@@ -49,6 +49,9 @@ section! {
         /// Distinct keys one datacenter holds at most; the same in every datacenter.
         /// Default: 1000000.
         pub(super) expected_keys: u64 = 1_000_000,
+        /// The name of the node that publishes for its datacenter while it lives. Default: one
+        /// that all nodes choose alike.
+        pub(super) publisher: Option<String> = None,
         /// A datacenter is not believed after this long without a word from its publisher,
         /// milliseconds. Default: 30000.
         pub(super) stale_after_ms: u64 = 30_000,
@@ -126,6 +129,8 @@ pub struct Affinity {
     pub mode: AffinityMode,
     /// Distinct keys of one datacenter.
     pub expected_keys: u64,
+    /// The node that publishes while it lives; one that all choose alike when absent.
+    pub publisher: Option<String>,
     /// A datacenter is not believed after this long without a word, milliseconds.
     pub stale_after_ms: u64,
     /// What the keys mean.
@@ -182,6 +187,7 @@ pub(super) fn complete(pool: &Pool, cluster: &str, root: &Node, faults: &mut Fau
     let affinity = Affinity {
         mode: keys.mode,
         expected_keys: keys.expected_keys,
+        publisher: keys.publisher.clone(),
         stale_after_ms: keys.stale_after_ms,
         semantics: map(&keys.semantics).unwrap_or_else(|| authority.clone()),
         scope: map(&keys.scope).unwrap_or_else(|| authority.clone()),

@@ -27,8 +27,11 @@ use crate::proto::dnode::{
     put_header,
 };
 
-/// Messages that wait for one link at most; more are dropped, the next round says it again.
-const QUEUE_MAX: usize = 64;
+/// Messages of gossip that wait for one link at most; more are dropped, the next round says it
+/// again.
+pub const GOSSIP_QUEUE_MAX: usize = 64;
+/// The same for filters and feeds, whose batches are small and many.
+pub const FILTER_QUEUE_MAX: usize = 1024;
 
 /// How long connecting and the first answer may take.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -60,19 +63,22 @@ pub struct ControlLinks {
     unwritten: Arc<()>,
     security: Option<LinkSecurity>,
     proven: mpsc::UnboundedSender<Proven>,
+    queue_max: usize,
     /// Messages dropped because a link's queue was full.
     pub dropped: u64,
 }
 
 impl ControlLinks {
-    /// No links yet; what they find out is told to `proven`.
+    /// No links yet; what they find out is told to `proven`. `queue_max` messages wait for each
+    /// at most.
     pub fn new(
         probe: &'static [u8],
         security: Option<LinkSecurity>,
         proven: mpsc::UnboundedSender<Proven>,
+        queue_max: usize,
     ) -> ControlLinks {
         let (links, unwritten) = Default::default();
-        ControlLinks { probe, links, unwritten, security, proven, dropped: 0 }
+        ControlLinks { probe, links, unwritten, security, proven, queue_max, dropped: 0 }
     }
 
     /// True when every message was written or given up.
@@ -96,7 +102,7 @@ impl ControlLinks {
                 Err(mpsc::error::TrySendError::Closed(message)) => message,
             },
         };
-        let (link, inbox) = mpsc::channel(QUEUE_MAX);
+        let (link, inbox) = mpsc::channel(self.queue_max);
         let (probe, proven) = (self.probe, self.proven.clone());
         // Gossip in the C format is for links in plaintext alone.
         let secure = |s: &LinkSecurity| s.option.encrypts(message.0.same_dc, same_rack) && !key.1;

@@ -62,8 +62,7 @@ pub fn view(
 /// The membership before anybody was heard of: this node and its seeds. Seeds are planned from
 /// the start and count as errors until they are connected (decision E9).
 pub fn membership(config: &Config, own: &HostPort, wall_ms: u64, now: Millis) -> Membership {
-    let secret = config.cluster.secret.as_ref().map(|s| s.expose().as_bytes());
-    let seal = ControlSeal::new(config.cluster_name(), secret);
+    let seal = seal(config);
     let settings = gossip::Settings {
         gossip: config.cluster.gossips(),
         gossip_interval_ms: config.cluster.gossip_interval_ms,
@@ -72,7 +71,7 @@ pub fn membership(config: &Config, own: &HostPort, wall_ms: u64, now: Millis) ->
         c: CSettings {
             send: config.reference_gossip.enabled && !config.cluster.torc_only,
             interval_ms: config.reference_gossip.interval_ms,
-            accept: !config.cluster.torc_only && secret.is_none(),
+            accept: !config.cluster.torc_only && config.cluster.secret.is_none(),
             secure: secure_option(config),
         },
         ..gossip::Settings::new(seal)
@@ -88,6 +87,12 @@ pub fn membership(config: &Config, own: &HostPort, wall_ms: u64, now: Millis) ->
         unix_ms: wall_ms,
     };
     Membership::new(settings, local, seeds(config), wall_ms, now)
+}
+
+/// The envelope of control messages.
+pub fn seal(config: &Config) -> ControlSeal {
+    let secret = config.cluster.secret.as_ref().map(|s| s.expose().as_bytes());
+    ControlSeal::new(config.cluster_name(), secret)
 }
 
 /// How links are encrypted; `None` when none is.

@@ -149,6 +149,12 @@ impl Control {
                 }
             }
             MsgType::GossipSyn => self.membership.handle_c_gossip(body, now),
+            kind @ (MsgType::TorcFeed | MsgType::TorcFilter) => {
+                if let (Some(plane), Some(message)) = (&self.shared.affinity, control_message(body))
+                {
+                    plane.message(kind, message);
+                }
+            }
             _ => tracing::debug!(kind, "control frame of a kind this node does not use"),
         }
     }

@@ -8,13 +8,14 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::affinity::{self, AffinityPlane};
+use super::affinity::{self, AffinityPlane, Following};
 use super::build::{self, Knobs};
 use super::control::Control;
 #[cfg(feature = "documents")]
 use super::documents::Documents;
 use super::embedded::executor;
 use super::{Node, Shared, Status, descriptors, report};
+use crate::affinity::places::Places;
 use crate::config::{
     AffinityMode, Config, Endpoint, KeyFileError, NoOwnAddress, OwnAddress, Store,
 };
@@ -23,7 +24,7 @@ use crate::dispatch::view::View;
 use crate::gossip::Millis;
 use crate::net::buffers::Buffers;
 use crate::net::clock::{Clock, wall_ms};
-use crate::net::control_link::ControlLinks;
+use crate::net::control_link::{ControlLinks, FILTER_QUEUE_MAX, GOSSIP_QUEUE_MAX};
 use crate::net::listener::{Listener, accept};
 use crate::net::store_health::StoreHealth;
 use crate::net::worker::{Heard, Notice, Setup, StoreAddress, Worker};
@@ -121,7 +122,10 @@ impl Node {
             documents: Default::default(),
         });
         let probe = shared.view.load().settings.protocol.probe();
-        let links = ControlLinks::new(probe, security, proven);
+        let control_links =
+            |queue_max| ControlLinks::new(probe, security.clone(), proven.clone(), queue_max);
+        let links = control_links(GOSSIP_QUEUE_MAX);
+        let filter_links = control_links(FILTER_QUEUE_MAX);
         let control = Control::new(Arc::clone(&shared), membership, knobs, links);
         tell(&shared, &listeners, &own);
         #[cfg(feature = "documents")]
@@ -129,6 +133,15 @@ impl Node {
             .map(|listener| Documents::start(&shared, listener, &listeners.clients, &own.address))
             .transpose()?;
         let mut tasks = serve(&shared, listeners, log);
+        if let Some(plane) = &shared.affinity {
+            let following = Following {
+                links: filter_links,
+                places: Places::of(&shared.view.load().topology),
+                seal: build::seal(&shared.config),
+                store: shared.embedded.clone(),
+            };
+            tasks.push(tokio::spawn(Arc::clone(plane).run(following)));
+        }
         tasks.push(tokio::spawn(control.run(notices_in, orders_in, proven_in)));
         Ok(Node {
             shared,
@@ -232,9 +245,6 @@ fn serve(shared: &Arc<Shared>, listeners: Listeners, log: Arc<Log>) -> Vec<JoinH
     tasks.push(tokio::spawn(super::admin_view::serve(Arc::clone(shared), listeners.admin, log)));
     #[cfg(not(feature = "admin"))]
     drop(log);
-    if let (Some(plane), Some(store)) = (&shared.affinity, &shared.embedded) {
-        tasks.push(tokio::spawn(Arc::clone(plane).follow_store(Arc::clone(store))));
-    }
     tasks
 }
 

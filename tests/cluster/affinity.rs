@@ -66,6 +66,8 @@ fn engines_tell_their_blocks_and_routers_ask_for_prompts() {
         })
         .collect();
     assert_eq!(hashes.len(), 3);
+    let unknown = |client: &mut Client| words(client, "TORC.PREFIX 1").text().contains("(nil)");
+    wait_until("the node publishes", || !unknown(&mut client));
     let stored = |worker: usize, ids: std::ops::Range<usize>| {
         let pairs: Vec<String> =
             ids.map(|i| format!("{} {}", worker * 100 + i, hashes[i].0)).collect();
@@ -88,4 +90,55 @@ fn engines_tell_their_blocks_and_routers_ask_for_prompts() {
     assert_eq!(depth(&mut client), Reply::Int(1));
     let orphan = words(&mut client, "TORC.KV STORED 2 0 999 5 6");
     assert_eq!(orphan.text(), "ERR the parent block is not known to this source");
+}
+
+/// The words for one key by datacenter, sorted by its name.
+fn where_is(client: &mut Client, key: &str) -> Vec<String> {
+    let mut words = holding(client, key);
+    words.sort_unstable();
+    words
+}
+
+#[test]
+fn every_node_knows_what_each_datacenter_holds() {
+    let dcs = vec![vec![2], vec![1, 1]];
+    let layout = Layout { dcs, store: Store::Embedded, extra: EXTRA.to_owned() };
+    let mut ring = Ring::start(layout);
+    let mut client = ring.nodes[0].connect();
+    for n in 0..200 {
+        client.call(&["SET", &format!("k{n}"), "v"]);
+    }
+    let keys: Vec<String> = (0..200).step_by(23).map(|n| format!("k{n}")).collect();
+    let all_know = |ring: &Ring, words: &[&str]| {
+        let nodes = ring.nodes.iter().filter(|node| node.process.is_some());
+        nodes.into_iter().all(|node| {
+            let mut client = node.connect();
+            keys.iter().all(|key| {
+                // A node that holds the key itself is sure.
+                let held = where_is(&mut client, key);
+                held.iter().map(|word| word.replace("yes", "maybe")).eq(words.iter().copied())
+            })
+        })
+    };
+    wait_until("all are told", || all_know(&ring, &["dc1 maybe", "dc2 maybe"]));
+    assert_eq!(where_is(&mut client, "nowhere"), ["dc1 no", "dc2 no"]);
+
+    // Whoever publishes: each node of the first datacenter goes once, and comes back empty.
+    for number in 0..2 {
+        ring.nodes[number].kill();
+        let rest = 1 - number;
+        let mut other = ring.nodes[rest].connect();
+        let mut far = ring.nodes[2].connect();
+        wait_until("the others go on knowing", || {
+            where_is(&mut far, "nowhere") == ["dc1 no", "dc2 no"]
+                && where_is(&mut other, "nowhere") == ["dc1 no", "dc2 no"]
+        });
+        ring.nodes[number].start();
+        ring.wait_settled();
+        wait_until("and so does who came back", || {
+            Client::try_connect(ring.nodes[number].client)
+                .is_ok_and(|mut client| where_is(&mut client, "nowhere") == ["dc1 no", "dc2 no"])
+        });
+    }
+    wait_until("what was lost is known to be lost", || all_know(&ring, &["dc1 no", "dc2 maybe"]));
 }

@@ -10,8 +10,8 @@ mod inlets;
 mod journal;
 mod state;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex};
 
 use self::holder::Holder;
 use self::inlets::Inlets;
@@ -32,6 +32,7 @@ use crate::ckf::ringkey::KeyProtocol;
 pub use self::holder::Part;
 pub use self::inlets::NotInstalled;
 pub use self::journal::News;
+pub(super) use self::state::events_of;
 
 /// The lane of the own datacenter.
 pub const OWN_LANE: u8 = 0;
@@ -151,10 +152,10 @@ pub struct Domain {
     lanes: Lanes,
     format: CkfFormat,
     /// Who the own datacenter's state hears of, and whether that is everybody.
-    hears: Hears,
+    hears: Arc<Hears>,
     /// Engines' events, for domains of blocks.
-    journal: Option<Mutex<Journal>>,
-    holder: Mutex<Holder>,
+    journal: Option<Arc<Mutex<Journal>>>,
+    holder: Arc<Mutex<Holder>>,
     inlets: Mutex<Inlets>,
 }
 
@@ -174,14 +175,18 @@ impl Domain {
     pub fn new(spec: DomainSpec) -> Result<Domain, DomainError> {
         let journal = match spec.kind {
             Kind::Keys(_) => None,
-            Kind::Blocks { .. } => Some(Mutex::new(Journal::new(producer_config(&spec, 1))?)),
+            Kind::Blocks { .. } => {
+                Some(Arc::new(Mutex::new(Journal::new(producer_config(&spec, 1))?)))
+            }
         };
-        Domain::with_journal(spec, journal)
+        Domain::around(spec, journal, Arc::default(), Arc::default())
     }
 
-    fn with_journal(
+    fn around(
         spec: DomainSpec,
-        journal: Option<Mutex<Journal>>,
+        journal: Option<Arc<Mutex<Journal>>>,
+        holder: Arc<Mutex<Holder>>,
+        hears: Arc<Hears>,
     ) -> Result<Domain, DomainError> {
         let format = CkfFormat::for_blocks(DEFAULT_SEED, spec.expected)?;
         let linear_positions = match spec.kind {
@@ -204,9 +209,9 @@ impl Domain {
             indexer,
             lanes,
             format,
-            hears: Hears::default(),
+            hears,
             journal,
-            holder: Mutex::default(),
+            holder,
             inlets: Mutex::default(),
         })
     }

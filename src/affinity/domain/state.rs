@@ -1,7 +1,7 @@
 //! The own datacenter's exact state: kept, published, fed, and handed on.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::holder::{Holder, Part, Producer};
 use super::journal::{News, listing};
@@ -21,30 +21,27 @@ const EVENTS_PER_BATCH: u32 = 16;
 const LAYOUT_GENERATION: u64 = 1;
 
 impl Domain {
-    /// The same domain with other datacenters. The exact state moves over and goes on; remote
-    /// lanes begin anew. This one answers for the remote lanes until it is dropped.
+    /// The same domain with other datacenters. The exact state and what engines told are shared
+    /// with this one, so that nothing told to either is lost; publication goes on through the new
+    /// one, and lanes of datacenters in both begin with what they have here.
     pub fn move_to(&self, spec: DomainSpec) -> Result<Domain, DomainError> {
-        let mut next = Domain::with_journal(spec, None)?;
-        if let Some(journal) = &self.journal {
-            let empty = super::Journal::new(producer_config(&self.spec, 1))?;
-            next.journal = Some(Mutex::new(std::mem::replace(&mut *lock(journal), empty)));
-        }
-        let mut old = lock(&self.holder);
-        let identity = old.producer().map(|producer| producer.identity);
-        if let Some(state) = old.take_state() {
-            *lock(&next.holder) = Holder::Warm(Box::new(state));
-        }
-        if let Some(identity) = identity {
-            next.set_hears(
-                self.hears.complete.load(Ordering::Relaxed),
-                self.hears.members.load(Ordering::Relaxed),
-                self.hears.expected.load(Ordering::Relaxed),
-            );
+        let (journal, holder) = (self.journal.clone(), Arc::clone(&self.holder));
+        let next = Domain::around(spec, journal, holder, Arc::clone(&self.hears))?;
+        let published = lock(&self.holder).producer().map(|producer| producer.identity);
+        if let Some(identity) = published {
             next.publish(identity.producer_incarnation + 1)?;
-            if let (Some(before), Some(after)) =
-                (self.lanes.get(OWN_LANE), next.lanes.get(OWN_LANE))
-            {
-                after.heard_like(before);
+        }
+        for (lane, theirs) in self.lanes.iter() {
+            let here = next.lanes.iter().find(|(_, ours)| ours.dc == theirs.dc);
+            let Some((number, ours)) = here else { continue };
+            let copied = match self.lane_part(lane, 0, self.format.buckets()) {
+                Some((identity, sequence, words)) => {
+                    next.install(number, identity, sequence, words).is_ok()
+                }
+                None => lane == OWN_LANE && published.is_some(),
+            };
+            if copied {
+                ours.heard_like(theirs);
             }
         }
         Ok(next)
@@ -112,9 +109,8 @@ impl Domain {
         let hears = &self.hears;
         hears.members.store(members, Ordering::Relaxed);
         hears.expected.store(expected, Ordering::Relaxed);
-        let was = hears.complete.swap(complete, Ordering::Relaxed);
-        if was
-            && !complete
+        hears.complete.store(complete, Ordering::Relaxed);
+        if !complete
             && lock(&self.holder).producer().is_some()
             && let Some(lane) = self.lanes.get(OWN_LANE)
         {

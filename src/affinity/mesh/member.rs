@@ -1,0 +1,156 @@
+//! This node as one that tells what it holds, and as one that is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::feeds::{Receiver, Sender, Taken};
+use super::message::Feed;
+use crate::affinity::domain::{Domain, News};
+use crate::affinity::places::Posts;
+use crate::ckf::producer::{RouterEvent, Source};
+
+/// The feeds of one domain on one node.
+#[derive(Debug, Default)]
+pub(super) struct Feeds {
+    /// To the holders of the exact state, by slot.
+    senders: BTreeMap<u64, Sender>,
+    /// From the members, by slot, while this node holds the state.
+    receivers: BTreeMap<u64, Receiver>,
+    /// Whether this node's own holdings are in the state it holds.
+    own_is_in: bool,
+}
+
+/// What a domain's feeds need to know of this node.
+pub(super) struct OwnHoldings<'a> {
+    /// Its slot.
+    pub(super) slot: u64,
+    /// Everything it holds, as events; called when somebody has to be told everything.
+    pub(super) listing: &'a dyn Fn() -> Vec<RouterEvent>,
+    /// Who it is as a source of keys.
+    pub(super) source: Source,
+    /// False while it does not know what it holds.
+    pub(super) sure: bool,
+}
+
+impl Feeds {
+    /// This node holds the state no more.
+    pub(super) fn forget_members(&mut self) {
+        self.receivers.clear();
+        self.own_is_in = false;
+    }
+
+    /// This node got or lost keys.
+    pub(super) fn changed(&mut self, domain: &Domain, events: &[RouterEvent], now_ms: u64) {
+        if self.own_is_in
+            && let Err(error) = domain.apply(events, now_ms)
+        {
+            tracing::warn!(domain = domain.name(), %error, "the filter was not fed");
+        }
+        self.push(events);
+    }
+
+    fn push(&mut self, events: &[RouterEvent]) {
+        // A feed that cannot take more is begun anew, with a listing.
+        self.senders.retain(|_, sender| sender.push(events));
+    }
+
+    /// What engines told this node since the last time.
+    pub(super) fn push_news(&mut self, domain: &Domain) {
+        match domain.news() {
+            News::Events(events) if events.is_empty() => {}
+            News::Events(events) => self.push(&events),
+            News::Overrun => self.senders.clear(),
+        }
+    }
+
+    /// Sees to it that the holders are fed, and this node's own state too.
+    pub(super) fn settle(
+        &mut self,
+        domain: &Domain,
+        posts: Option<Posts>,
+        own: &OwnHoldings<'_>,
+        session: &mut u64,
+        now_ms: u64,
+    ) {
+        let holders: BTreeSet<u64> = posts
+            .map(|posts| [Some(posts.publisher), posts.standby])
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|slot| *slot != own.slot)
+            .collect();
+        self.senders.retain(|slot, _| holders.contains(slot));
+        if !own.sure {
+            return;
+        }
+        for slot in holders {
+            self.senders.entry(slot).or_insert_with(|| {
+                *session += 1;
+                Sender::new(*session, (own.listing)())
+            });
+        }
+        if !self.own_is_in && domain.holds_state() {
+            let listing = (own.listing)();
+            let mut sources: BTreeSet<Source> = listing.iter().map(|e| e.source).collect();
+            sources.insert(own.source);
+            let sources: Vec<Source> = sources.into_iter().collect();
+            // A state that could not take it is marked as damaged, and is built anew.
+            self.own_is_in = domain.reconcile(&sources, &listing, now_ms).is_ok();
+        }
+    }
+
+    /// The batches to send, with whom they are for.
+    pub(super) fn poll(&mut self, sure: bool, now_ms: u64) -> Vec<(u64, Feed)> {
+        let polled =
+            self.senders.iter_mut().map(|(slot, sender)| (*slot, sender.poll(sure, now_ms)));
+        polled.flat_map(|(slot, feeds)| feeds.into_iter().map(move |feed| (slot, feed))).collect()
+    }
+
+    /// A holder answered a batch.
+    pub(super) fn answered(&mut self, from: u64, session: u64, sequence: Option<u64>, now_ms: u64) {
+        let Some(sender) = self.senders.get_mut(&from) else { return };
+        match sequence {
+            Some(sequence) => sender.applied(session, sequence, now_ms),
+            // It is told everything in a new session.
+            None if sender.is_session(session) => {
+                self.senders.remove(&from);
+            }
+            None => {}
+        }
+    }
+
+    /// A member's batch arrived; gives the answer.
+    pub(super) fn take(&mut self, domain: &Domain, feed: &Feed, now_ms: u64) -> Feed {
+        let receiver = self.receivers.entry(feed.from).or_default();
+        let (taken, answer) = receiver.take(feed, now_ms);
+        let outcome = match taken {
+            Taken::Nothing => Ok(()),
+            Taken::Events(events) => domain.apply(&events, now_ms),
+            Taken::Listing(sources, events) => domain.reconcile(&sources, &events, now_ms),
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(domain = domain.name(), %error, "the filter was not fed");
+        }
+        answer
+    }
+
+    /// Forgets what members told that are not among `live` any more.
+    pub(super) fn keep_members(&mut self, domain: &Domain, live: &BTreeSet<u64>, now_ms: u64) {
+        let gone: Vec<u64> =
+            self.receivers.keys().filter(|slot| !live.contains(slot)).copied().collect();
+        for slot in gone {
+            let Some(receiver) = self.receivers.remove(&slot) else { continue };
+            if let Err(error) = domain.reconcile(&receiver.sources(), &[], now_ms) {
+                tracing::warn!(domain = domain.name(), %error, "a member could not be forgotten");
+            }
+        }
+    }
+
+    /// How many of `live` members it is known of what they hold; `own` is one of them.
+    pub(super) fn known(&self, live: &BTreeSet<u64>, own: (u64, bool), now_ms: u64) -> u32 {
+        let known = |slot: &&u64| match **slot == own.0 {
+            true => self.own_is_in && own.1,
+            false => self.receivers.get(slot).is_some_and(|feed| feed.is_known(now_ms)),
+        };
+        live.iter().filter(known).count() as u32
+    }
+}
