@@ -9,8 +9,40 @@ use crate::proto::outbuf::OutBuf;
 
 /// Recycled buffers kept at most.
 pub(super) const POOL_BUFFERS_MAX: usize = 256;
+
 /// The largest buffer that is kept.
-const POOL_BYTES_MAX: usize = 64 * 1024;
+const POOL_BUFFER_BYTES_MAX: usize = 1 << 20;
+
+/// Memory in all of them at most.
+const POOL_BYTES_MAX: usize = 16 << 20;
+
+/// Buffers that are not in use.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Pool {
+    /// An empty buffer with memory, if there is one.
+    fn take(&mut self) -> Option<Vec<u8>> {
+        let buffer = self.buffers.pop()?;
+        self.bytes -= buffer.capacity();
+        Some(buffer)
+    }
+
+    fn put(&mut self, mut buffer: Vec<u8>) {
+        let bytes = buffer.capacity();
+        let fits = (1..=POOL_BUFFER_BYTES_MAX).contains(&bytes)
+            && self.bytes + bytes <= POOL_BYTES_MAX
+            && self.buffers.len() < POOL_BUFFERS_MAX;
+        if fits {
+            buffer.clear();
+            self.bytes += bytes;
+            self.buffers.push(buffer);
+        }
+    }
+}
 
 impl Dispatcher {
     /// Takes a connection that has bytes to write, once each time it gets some.
@@ -92,24 +124,18 @@ impl Dispatcher {
 
     /// An empty buffer, with memory if there is one to spare.
     pub(super) fn spare(&mut self) -> Vec<u8> {
-        let mut buffer = self.spare_buffers.pop().unwrap_or_default();
-        buffer.clear();
-        buffer
+        self.pool.take().unwrap_or_default()
     }
 
-    pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let fits = buffer.capacity() > 0 && buffer.capacity() <= POOL_BYTES_MAX;
-        if fits && self.spare_buffers.len() < POOL_BUFFERS_MAX {
-            self.spare_buffers.push(buffer);
-        }
+    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
+        self.pool.put(buffer);
     }
 
     /// Marks a client's output dirty and makes sure it has memory.
     pub(super) fn touch_client(&mut self, key: u32) {
         let client = &mut self.clients[key as usize];
         if client.out.wants_memory()
-            && let Some(spare) = self.spare_buffers.pop()
+            && let Some(spare) = self.pool.take()
         {
             client.out.lend(spare);
         }
@@ -122,7 +148,7 @@ impl Dispatcher {
     pub(super) fn touch_upstream(&mut self, id: UpId) {
         let up = &mut self.ups[id.0 as usize];
         if up.out.wants_memory()
-            && let Some(spare) = self.spare_buffers.pop()
+            && let Some(spare) = self.pool.take()
         {
             up.out.lend(spare);
         }

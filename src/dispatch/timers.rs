@@ -70,13 +70,10 @@ impl Dispatcher {
     pub fn on_deadline(&mut self, now: Now) -> Vec<UpId> {
         self.expire_moved(now);
         let mut stalled = std::mem::take(&mut self.unusable);
-        let ids: Vec<UpId> = self.ups.iter().map(|(key, _)| UpId(key as u32)).collect();
-        for id in ids {
+        // By number: an answer may close one of them.
+        for id in (0..self.ups.capacity() as u32).map(UpId) {
             self.expire(id, now);
-            let up = &self.ups[id.0 as usize];
-            if !up.up {
-                continue;
-            }
+            let Some(up) = self.ups.get(id.0 as usize).filter(|up| up.up) else { continue };
             if self.stalled_at_ms(up).is_some_and(|at| at <= now.mono_ms()) {
                 self.counters.stalled_upstreams += 1;
                 stalled.push(id);
@@ -106,7 +103,9 @@ impl Dispatcher {
     }
 
     fn expire(&mut self, id: UpId, now: Now) {
-        while let Some(ticket) = self.ups[id.0 as usize].expire(now.mono_ms()) {
+        while let Some(up) = self.ups.get_mut(id.0 as usize)
+            && let Some(ticket) = up.expire(now.mono_ms())
+        {
             let failure = Failure::sent(self.ups[id.0 as usize].target, Cause::TimedOut);
             let counts = ticket.slot != NOBODY && ticket.weight != Weight::Spare;
             if counts && self.is_waiting(ticket.slot, ticket.generation) {

@@ -2,19 +2,16 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::AsyncReadExt;
-
 use super::core::{Core, Io};
 use super::panics::caught;
+use super::read::TURN_BYTES;
 use super::stream::{ReadHalf, Socket};
-use super::worker::READ_BYTES;
 use crate::dispatch::{ClientId, ClientKind, Conn};
+use bytes::BytesMut;
 
 impl Core {
     /// Serves a new connection until it ends.
@@ -114,11 +111,15 @@ impl Core {
             match self.poll_input(id, read, rx, cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => self.enter().on_client_eof(id),
-                Poll::Ready(Ok(_)) => {
+                Poll::Ready(Ok(n)) => {
                     if !self.note_input(Conn::Client(id), rx.len()) {
                         return Poll::Ready(());
                     }
                     self.after_input();
+                    if n >= TURN_BYTES {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
             }
@@ -131,11 +132,13 @@ impl Core {
         let now = self.setup.clock.now();
         self.enter().on_client_bytes(id, rx, now);
         self.after_input();
-        rx.len() != before
+        let used = rx.len() != before;
+        if rx.is_empty() {
+            self.give_back(rx);
+        }
+        used
     }
 
-    /// Reads once and hands the bytes to the dispatcher. Small requests pass through the
-    /// worker's one read buffer; an unfinished one moves to the connection's own.
     fn poll_input(
         &self,
         id: ClientId,
@@ -143,37 +146,9 @@ impl Core {
         rx: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        if !rx.is_empty() {
-            let need = self.look().bytes_needed(id);
-            reserve(rx, need);
-            let result = pin!(read.read_buf(rx)).poll(cx);
-            if let Poll::Ready(Ok(1..)) = result {
-                let now = self.setup.clock.now();
-                self.enter().on_client_bytes(id, rx, now);
-                if rx.is_empty() {
-                    *rx = BytesMut::new();
-                }
-            }
-            return result;
-        }
-        let mut scratch = self.scratch.borrow_mut();
-        scratch.reserve(READ_BYTES);
-        let result = pin!(read.read_buf(&mut *scratch)).poll(cx);
-        if let Poll::Ready(Ok(1..)) = result {
-            let now = self.setup.clock.now();
-            self.enter().on_client_bytes(id, &mut scratch, now);
-            if !scratch.is_empty() {
-                rx.extend_from_slice(&scratch);
-                scratch.clear();
-            }
-        }
-        result
+        let need = if rx.is_empty() { 0 } else { self.look().bytes_needed(id) };
+        self.poll_read(read, rx, need, cx, |bytes, now| {
+            self.enter().on_client_bytes(id, bytes, now);
+        })
     }
-}
-
-/// Makes room for the next read. What a peer announces is not believed: the buffer at most
-/// doubles, so memory follows the bytes that really came.
-pub(super) fn reserve(rx: &mut BytesMut, need: usize) {
-    let most = rx.len().max(READ_BYTES);
-    rx.reserve(need.clamp(4096, most));
 }

@@ -15,8 +15,9 @@ use tokio::task::AbortHandle;
 
 use super::buffers::Share;
 use super::panics::caught;
+use super::read::{KEPT_BYTES, READ_BYTES};
 use super::stream::WriteHalf;
-use super::worker::{Connections, Notice, READ_BYTES, Setup};
+use super::worker::{Connections, Notice, Setup};
 use crate::dispatch::failure::Cause;
 use crate::dispatch::{ClientId, Conn, Dispatcher, Event, LinkRefused, Target, UpId};
 use crate::gossip::Link;
@@ -74,6 +75,8 @@ pub(super) struct Core {
     pub(super) dispatcher: RefCell<Dispatcher>,
     pub(super) ios: RefCell<HashMap<Conn, Io, fnv::FnvBuildHasher>>,
     pub(super) scratch: RefCell<BytesMut>,
+    /// Small buffers that are not in use.
+    pub(super) kept: RefCell<Vec<BytesMut>>,
     pub(super) dirty: Notify,
     due: Notify,
     timer_idle: Cell<bool>,
@@ -126,7 +129,8 @@ impl Core {
             number,
             dispatcher: RefCell::new(dispatcher),
             ios: RefCell::default(),
-            scratch: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
+            scratch: RefCell::new(BytesMut::with_capacity(KEPT_BYTES + READ_BYTES)),
+            kept: RefCell::default(),
             dirty: Notify::new(),
             due: Notify::new(),
             timer_idle: Cell::new(false),

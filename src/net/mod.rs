@@ -18,6 +18,7 @@ mod client;
 mod core;
 mod flush;
 mod panics;
+mod read;
 mod stream;
 mod upstream;
 

@@ -1,8 +1,7 @@
 //! The task of one connection to a datastore or peer: opens it, reads it, opens it again.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,11 +10,10 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::client::reserve;
 use super::core::{Core, Io};
 use super::panics::caught;
 use super::stream::{ReadHalf, WriteHalf, tcp_halves, unix_halves};
-use super::worker::{READ_BYTES, StoreAddress};
+use super::worker::StoreAddress;
 use crate::dispatch::failure::Cause;
 use crate::dispatch::{Conn, Target, UpId, UpstreamError};
 use crate::proto::resp::encode;
@@ -200,33 +198,17 @@ impl Core {
         rx: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Result<(), UpstreamError>>> {
-        let mut scratch = self.scratch.borrow_mut();
-        let own = !rx.is_empty();
-        let buf: &mut BytesMut = if own {
-            let need = self.look().reply_bytes_needed(up);
-            reserve(rx, need);
-            rx
-        } else {
-            scratch.reserve(READ_BYTES);
-            &mut scratch
-        };
-        match pin!(read.read_buf(buf)).poll(cx) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            Poll::Ready(Ok(_)) => {}
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+        let need = if rx.is_empty() { 0 } else { self.look().reply_bytes_needed(up) };
+        let mut result = Ok(());
+        let read = self.poll_read(read, rx, need, cx, |bytes, now| {
+            result = self.enter().on_upstream_bytes(up, bytes, now);
+        });
+        match read {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(_)) => Poll::Ready(Ok(result)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
         }
-        let now = self.setup.clock.now();
-        let result = self.enter().on_upstream_bytes(up, buf, now);
-        if own {
-            if rx.is_empty() {
-                *rx = BytesMut::new();
-            }
-        } else if !scratch.is_empty() {
-            rx.extend_from_slice(&scratch);
-            scratch.clear();
-        }
-        Poll::Ready(Ok(result))
     }
 }
 

@@ -24,9 +24,6 @@ use crate::dispatch::{ClientKind, Counters, Embedded};
 use crate::gossip::Link;
 use crate::ring::PeerId;
 
-/// Bytes one read takes at most while no request is unfinished.
-pub(super) const READ_BYTES: usize = 64 * 1024;
-
 /// Where the node's own datastore is.
 #[derive(Clone, Debug)]
 pub enum StoreAddress {

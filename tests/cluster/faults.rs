@@ -120,9 +120,8 @@ fn a_rack_joins_and_leaves_under_load() {
         writer.thread.join().expect("no wrong value");
         errors.append(&mut writer.errors.lock().unwrap());
     }
-    // The moment a rack's connections open or close is the only one at which a vote can fail.
-    let expected = |e: &String| e.contains("Peer Node") || e.contains("Failed to achieve Quorum");
-    assert!(errors.iter().all(expected), "{errors:?}");
+    // The racks that stay answer every vote: no level had to fail.
+    assert_eq!(errors, Vec::<String>::new());
 }
 
 /// Waits until every writer acknowledged `count` more values.
