@@ -51,7 +51,7 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | 0 pure | [`token`], [`hash`], [`ring`], [`proto`], [`ckf`], [`document`] |
+//! | 0 pure | [`token`], [`hash`], [`stamp`], [`ring`], [`proto`], [`ckf`], [`document`] |
 //! | 1 machines | [`gossip`], [`dispatch`], [`affinity`], `relay` |
 //! | 2 local | [`config`], [`store`] |
 //! | 3 edges | [`net`], `gateway`, `admin`, [`telemetry`] |
@@ -77,6 +77,7 @@ pub mod proto;
 #[cfg(feature = "relay")]
 pub mod relay;
 pub mod ring;
+pub mod stamp;
 pub mod store;
 pub mod telemetry;
 pub mod token;

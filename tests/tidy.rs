@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Top-level modules by layer: a module uses its own layer and lower ones only.
 const LAYERS: [&[&str]; 5] = [
-    &["token", "hash", "ring", "proto", "ckf", "document"],
+    &["token", "hash", "stamp", "ring", "proto", "ckf", "document"],
     &["gossip", "dispatch", "affinity", "relay"],
     &["config", "store"],
     &["net", "gateway", "admin", "telemetry", "relay_server", "relay_client"],

@@ -19,6 +19,7 @@ use torc::proto::dnode::{
     DATA_PLAIN, Ext, FLAG_ENCRYPTED, Header, HeaderDecoder, HeaderLimits, MsgType, Role, VERSION_C,
     VERSION_TORC, put_header,
 };
+use torc::stamp::Stamp;
 use torc::token::DynToken;
 
 const PEER_PORT: u16 = 8101;
@@ -216,10 +217,9 @@ fn a_c_node_answers_version_one_and_skips_what_it_does_not_know() {
     assert_eq!((header.version, header.same_dc), (VERSION_C, true));
     assert_eq!(body, b"+PONG\r\n");
 
-    let mut data = Vec::new();
-    let ext = Ext { stamp: Some(u64::MAX), role: Some(Role::Control), wire: Some(1) };
-    ext.encode(&mut data);
-    peer.send(8, MsgType::Req, VERSION_TORC, &data, &ping);
+    let stamp = Some(Stamp::new(u64::MAX));
+    let ext = Ext { stamp, role: Some(Role::Control), wire: Some(1), outrun: true };
+    peer.send(8, MsgType::Req, VERSION_TORC, ext.encode().as_slice(), &ping);
     assert_eq!(peer.receive().0.id, 8, "a long data field is skipped");
 
     for (i, kind) in [MsgType::Req, MsgType::ReqForward].into_iter().enumerate() {

@@ -27,7 +27,7 @@ impl Serialize for Info<'_> {
         map.serialize_entry("source", &self.identity.source)?;
         map.serialize_entry("version", env!("CARGO_PKG_VERSION"))?;
         map.serialize_entry("uptime", &(self.now.mono_us / 1_000_000))?;
-        map.serialize_entry("timestamp", &(self.now.wall_ms / 1_000))?;
+        map.serialize_entry("timestamp", &(self.now.wall_ms() / 1_000))?;
         map.serialize_entry("rack", local.rack)?;
         map.serialize_entry("dc", local.dc)?;
         for (name, value) in latencies(&self.latency) {

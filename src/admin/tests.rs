@@ -67,7 +67,7 @@ impl AdminView for Fake {
     }
 
     fn now(&self) -> Now {
-        Now { mono_us: 61_000_000, wall_ms: 1_700_000_000_999 }
+        Now { mono_us: 61_000_000, wall_us: 1_700_000_000_999_000 }
     }
 
     fn view(&self) -> Arc<View> {

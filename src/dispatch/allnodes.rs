@@ -8,6 +8,7 @@ use super::client::ClientId;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::Standing;
+use super::send::Parcel;
 use super::task::{Next, Part, Task};
 use super::view::{Now, View};
 use super::{Dispatcher, Frame};
@@ -96,9 +97,10 @@ impl Dispatcher {
             missing: Vec::new(),
         };
         let part = self.begin_task(id.0, envelope, Task::AllNodes(all), now);
+        let stamp = self.new_stamp(view, now);
         for (number, peer) in (0..).zip(peers) {
             let part = Part { part: number, ..part };
-            self.ask_node(view, peer, spec, (frame, args), part, now);
+            self.ask_node(view, peer, spec, Parcel { frame, args, stamp }, part, now);
         }
     }
 

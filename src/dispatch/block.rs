@@ -8,6 +8,8 @@
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::{Leg, Op};
+use super::send::Parcel;
+use super::stamps::Told;
 use super::task::Written;
 use super::upstream::Ticket;
 use super::view::Now;
@@ -19,6 +21,7 @@ use crate::proto::resp::reply::{elements, is_error};
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::table::ModuleCommands;
 use crate::proto::resp::{encode, rewrite, table};
+use crate::stamp::Stamping;
 
 /// The name under which a block travels.
 pub(super) const NAME: &[u8] = b"TORC.EXEC";
@@ -174,14 +177,15 @@ pub(super) fn keys_of(command: &Queued) -> impl Iterator<Item = &[u8]> {
 
 impl Dispatcher {
     /// Sends a block to the own datastore.
-    pub(super) fn send_block(&mut self, block: Args<'_>, leg: &Leg, ticket: Ticket, now: Now) {
-        let commands = commands(&block, &self.view.settings.modules).unwrap_or_default();
+    pub(super) fn send_block(&mut self, block: Parcel<'_>, leg: &Leg, ticket: Ticket, now: Now) {
+        let commands = commands(&block.args, &self.view.settings.modules).unwrap_or_default();
         if let Some(embedded) = self.embedded.clone() {
             self.counters.requests_store += 1;
             let requests: Vec<Args<'_>> = commands.iter().map(|c| c.request.args()).collect();
             let mut out = std::mem::take(&mut self.executed);
-            embedded.execute_block(&requests, now.wall_ms, &mut out);
-            self.answer_executed(out, ticket, now);
+            let mut stamping = Stamping::with(block.stamp);
+            embedded.execute_block(&requests, now.wall_ms(), &mut stamping, &mut out);
+            self.answer_executed(out, ticket, Told::by(&stamping), now);
             return;
         }
         let ups = self.links.of(leg.peer);
@@ -194,7 +198,7 @@ impl Dispatcher {
         commands.iter().for_each(|c| piece.extend_from_slice(&c.request.bytes));
         encode::command(&mut piece, [&b"EXEC"[..]]);
         let ticket = Ticket { skip: commands.len() as u16 + 1, ..ticket };
-        self.enqueue(up, leg.hop, &Frame::Small(&piece), ticket, now);
+        self.enqueue(up, leg.hop, &Frame::Small(&piece), None, ticket, now);
         self.recycle(piece);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::multi::{Multi, Shapes};
 use super::secure::IncomingSecurity;
 use super::upstream::UpId;
-use crate::proto::dnode::{Header, HeaderDecoder};
+use crate::proto::dnode::{Ext, Header, HeaderDecoder};
 use crate::proto::memcache::decode::McDecoder;
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::decode::RequestDecoder;
@@ -46,6 +46,8 @@ pub(super) struct Session {
 pub(super) struct PeerIn {
     pub(super) headers: HeaderDecoder,
     pub(super) header: Option<Header>,
+    /// The extension field of the frame that `header` is of.
+    pub(super) ext: Ext,
     pub(super) security: IncomingSecurity,
 }
 

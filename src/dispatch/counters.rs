@@ -130,6 +130,10 @@ counters! {
     bad_ciphers: "Upstream connections dropped for answers that are not encrypted as they must.",
     refused_links: "Links of other nodes closed for their encryption, or for want of it.",
     unknown_frames_in: "Frames of unknown type dropped.",
+    stamps_ahead: "Stamps of other nodes more than 500 ms ahead of this node's clock.",
+    stamps_refused: "Stamps of other nodes more than 60 s ahead, not believed.",
+    newer_chosen: "Reads at DC_QUORUM settled by the newer of differing values.",
+    writes_restamped: "Writes sent again because another node's clock was ahead.",
 }
 
 #[cfg(test)]

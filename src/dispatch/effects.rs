@@ -14,8 +14,9 @@ use super::failure::{Cause, Failure, FailureKind, from_reply};
 use super::gather::Said;
 use super::plan::{Group, Hop, Leg, Plan, Role};
 use super::requests::Request;
-use super::send::Ask;
+use super::send::{Ask, Parcel};
 use super::slot::{Owner, Stage};
+use super::stamps::Told;
 use super::task::{Next, Part, Task, Written, write_for_c};
 use super::upstream::{NOBODY, STORE_VERSION, Ticket};
 use super::view::{Now, View};
@@ -26,6 +27,7 @@ use crate::proto::resp::reply::{is_error, text};
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{rewrite, table};
 use crate::ring::{Outcome, PeerId, Rule, Votes};
+use crate::stamp::Stamp;
 
 /// Asks a datastore for its version.
 const INFO: &[u8] = b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n";
@@ -55,6 +57,8 @@ pub(super) struct Primary {
     /// The copies, without that of the first replica.
     others: Vec<(PeerId, Leg)>,
     groups: Vec<Ballot>,
+    /// What the first replica is told, and then what the others are.
+    stamp: Option<Stamp>,
     wall_ms: u64,
     /// The first replica's reply, once it is there.
     reply: Option<Vec<u8>>,
@@ -99,7 +103,7 @@ impl Dispatcher {
                 let mut bytes = self.spare();
                 bytes.clear();
                 let written = self.knows_moments(view, spec, key, now)
-                    && rewrite::absolute(spec, &request.args, now.wall_ms, &mut bytes);
+                    && rewrite::absolute(spec, &request.args, now.wall_ms(), &mut bytes);
                 match Written::decoded(&bytes).filter(|_| written) {
                     Some(other) => {
                         let spec = table::find(&other.args(), &view.settings.modules).ok();
@@ -142,7 +146,7 @@ impl Dispatcher {
             if let Some(up) = ups.iter().copied().find(|up| self.ups[up.0 as usize].up) {
                 self.store_version = StoreVersion::Asked;
                 let ticket = Ticket::of(STORE_VERSION, 0);
-                self.enqueue(up, Hop::Store, &Frame::Small(INFO), ticket, now);
+                self.enqueue(up, Hop::Store, &Frame::Small(INFO), None, ticket, now);
             }
         }
         self.store_version == StoreVersion::Modern
@@ -192,17 +196,20 @@ impl Dispatcher {
         let in_order = plan.legs.iter().filter(local).min_by_key(|leg| leg.rack);
         let first = *in_order.expect("a plan without a local replica is an error");
         let others = plan.legs.iter().filter(|leg| **leg != first);
+        let stamp = self.new_stamp(view, now);
         let primary = Primary {
             spec,
             request: Written::command(request.args.iter()),
             others: others.map(|leg| (view.topology.peer(leg.peer).id, *leg)).collect(),
             groups: plan.groups.iter().map(Ballot::of).collect(),
-            wall_ms: now.wall_ms,
+            stamp,
+            wall_ms: now.wall_ms(),
             reply: None,
         };
         let part = self.begin_task(request.client, request.envelope, Task::Primary(primary), now);
         self.hold(request.client);
-        self.ask_node(view, first.peer, spec, (frame, request.args), part, now);
+        let parcel = Parcel { frame, args: request.args, stamp };
+        self.ask_node(view, first.peer, spec, parcel, part, now);
     }
 
     /// Does not serve a client further until [`Dispatcher::let_go`].
@@ -226,6 +233,7 @@ impl Dispatcher {
         let owner = self.slots[part.slot as usize].owner;
         let Some(primary) = self.primary(part) else { return };
         let others = primary.others.clone();
+        let stamp = primary.stamp;
         for (number, (peer, leg)) in (1..).zip(others) {
             for (i, effect) in effects.iter().enumerate() {
                 let counts = i + 1 == effects.len() && leg.role != Role::Swallow;
@@ -233,7 +241,7 @@ impl Dispatcher {
                 let generation = part.generation;
                 let dc = number;
                 let ticket = Ticket { dc, ..Ticket::of(slot, generation) };
-                self.send_effect(effect, (peer, leg), ticket, owner, now);
+                self.send_effect((effect, stamp), (peer, leg), ticket, owner, now);
             }
         }
         self.let_go(owner);
@@ -245,7 +253,7 @@ impl Dispatcher {
 
     fn send_effect(
         &mut self,
-        effect: &Written,
+        (effect, stamp): (&Written, Option<Stamp>),
         (id, leg): (PeerId, Leg),
         ticket: Ticket,
         owner: Owner,
@@ -262,16 +270,30 @@ impl Dispatcher {
         let foreign = foreign
             .filter(|spec| spec.toward_c_of(&args) != TowardC::AsIs && !self.is_torc(&view, peer));
         let Some(spec) = foreign else {
-            return self.send_ticket(&Frame::Small(&effect.bytes), args, &leg, ticket, owner, now);
+            let parcel = Parcel { frame: &Frame::Small(&effect.bytes), args, stamp };
+            return self.send_ticket(parcel, &leg, ticket, owner, now);
         };
         let mut other = self.spare();
         if write_for_c(spec, &args, &mut other) {
-            self.send_ticket(&Frame::Small(&other), args, &leg, ticket, owner, now);
+            let parcel = Parcel { frame: &Frame::Small(&other), args, stamp };
+            self.send_ticket(parcel, &leg, ticket, owner, now);
         } else {
             let failure = Failure::new(FailureKind::NotSupported, Cause::NotSupportedByPeer);
             self.answer(ticket, Said::Failed(failure.at(id)), now);
         }
         self.recycle(other);
+    }
+
+    /// The first replica's keys may have been written by a coordinator whose clock is ahead: what
+    /// it did then is newer than that, and the others are told so.
+    pub(super) fn follow_primary(&mut self, part: Part, told: Told, now: Now) {
+        let ahead = |own: Stamp| told.stamp.is_some_and(|found| found >= own);
+        let next = self.clock.read(now.wall_us).next();
+        if let Some(primary) = self.primary(part).filter(|_| part.part == 0)
+            && primary.stamp.is_some_and(ahead)
+        {
+            primary.stamp = Some(next);
+        }
     }
 
     fn primary(&mut self, part: Part) -> Option<&mut Primary> {

@@ -1,13 +1,19 @@
 //! From the replies of several replicas to one answer: the verdict machine of the quorum levels.
 //!
 //! ```text
-//! waiting --reply--> waiting | agreed(reply) | differing(first arrived) | failed(cause)
+//! waiting --reply--> waiting | agreed(reply) | newest(reply) | differing(first arrived)
+//!                            | failed(cause)
 //! ```
 //!
 //! The rules are `spec/consistency.md` section 3 without its defects: any number of racks,
 //! bodies compared and never headers, an unreachable replica is an error at once (section 10).
 //! Each datacenter votes for itself; all must be done before the client is answered, and the
 //! local one's answer is given.
+//!
+//! Where every answer tells a stamp, DC_QUORUM takes the newest of differing ones in place of the
+//! first arrived: since a quorum was written and a quorum is asked, that is the last acknowledged
+//! value or a later one (decision H12). That a key is absent from a store that may still lack data
+//! does not count against what others say (E11).
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -17,6 +23,7 @@ use super::plan::Group;
 use crate::proto::command::Compare;
 use crate::proto::resp::reply::{elements, is_null};
 use crate::ring::{Outcome, Votes};
+use crate::stamp::Stamp;
 
 /// A reply that must wait: copied when small, shared when large.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +92,7 @@ impl Said<'_> {
 /// How strictly replicas must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
-    /// DC_QUORUM: without agreement the first arrived answer is given.
+    /// DC_QUORUM: without agreement the newest answer is given, or the first arrived one.
     Lenient,
     /// DC_SAFE_QUORUM and DC_EACH_SAFE_QUORUM: without agreement the request fails.
     Safe,
@@ -96,6 +103,8 @@ pub enum Strictness {
 pub enum Verdict {
     /// Answer number `usize` of [`Gather::answer`] is the client's.
     Reply(usize),
+    /// The same, chosen by its stamp among differing ones.
+    Newest(usize),
     /// No two replicas agree on the whole; each element is settled by itself.
     PerElement,
     /// The request failed.
@@ -106,6 +115,7 @@ pub enum Verdict {
 enum GroupState {
     Waiting,
     Agreed(usize),
+    Newest(usize),
     Differing(usize),
     Failed(Failure),
 }
@@ -118,10 +128,28 @@ struct Ballot {
     state: GroupState,
 }
 
+/// Who gives an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Voter {
+    /// The own rack's replica.
+    pub own: bool,
+    /// Its store may lack data.
+    pub joining: bool,
+    /// The newest stamp among the request's keys in its store, when it tells one.
+    pub stamp: Option<Stamp>,
+}
+
+impl Voter {
+    /// True when its answer is that it has nothing, and that says nothing.
+    fn is_blank(self) -> bool {
+        self.joining && self.stamp == Some(Stamp::NONE)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Answer {
     dc: u16,
-    own: bool,
+    voter: Voter,
     digest: u64,
     body: Parked,
 }
@@ -174,10 +202,10 @@ impl Gather {
         }));
     }
 
-    /// Counts what a replica of group `dc` said; `own` marks the own rack's replica.
-    pub fn push(&mut self, dc: u16, own: bool, said: Said<'_>) -> Option<Verdict> {
+    /// Counts what a replica of group `dc` said.
+    pub fn push(&mut self, dc: u16, voter: Voter, said: Said<'_>) -> Option<Verdict> {
         let ballot = &mut self.ballots[dc as usize];
-        ballot.own_pending &= !own;
+        ballot.own_pending &= !voter.own;
         let failure = match &said {
             Said::Failed(failure) => Some(*failure),
             Said::Reply(bytes) => from_reply(bytes),
@@ -188,7 +216,7 @@ impl Gather {
             Some(failure) => {
                 ballot.failure.get_or_insert(failure);
             }
-            None => self.keep(dc, own, said),
+            None => self.keep(dc, voter, said),
         }
         self.settle(dc);
         self.verdict()
@@ -223,14 +251,14 @@ impl Gather {
         }
     }
 
-    fn keep(&mut self, dc: u16, own: bool, said: Said<'_>) {
+    fn keep(&mut self, dc: u16, voter: Voter, said: Said<'_>) {
         if self.used == self.answers.len() {
             self.answers.push(Answer::default());
         }
         let answer = &mut self.answers[self.used];
         self.used += 1;
         answer.dc = dc;
-        answer.own = own;
+        answer.voter = voter;
         match said {
             Said::Reply(bytes) => answer.body.copy(bytes),
             Said::Large(bytes) => answer.body.share(bytes),
@@ -266,15 +294,18 @@ impl Gather {
         if ballot.votes.outcome() != Outcome::Met || own_may_come {
             return GroupState::Waiting;
         }
-        let mine = self.of(dc).find(|i| self.answers[*i].own);
-        GroupState::Agreed(mine.or_else(|| self.of(dc).next()).expect("a good answer was kept"))
+        let mine = self.of(dc).find(|i| self.answers[*i].voter.own);
+        let newest = self.newest(dc).filter(|_| self.strictness == Strictness::Lenient);
+        let chosen = newest.or(mine).or_else(|| self.of(dc).next());
+        GroupState::Agreed(chosen.expect("a good answer was kept"))
     }
 
     fn settle_equal(&self, dc: u16, ballot: Ballot) -> GroupState {
         let (need, pending) = (ballot.votes.need(), ballot.votes.pending());
         let (mut best, mut votes) = (None, 0);
-        for i in self.of(dc) {
-            let equal = self.of(dc).filter(|j| self.same(i, *j)).count();
+        let speaks = |i: &usize| !self.answers[*i].voter.is_blank();
+        for i in self.of(dc).filter(speaks) {
+            let equal = self.of(dc).filter(speaks).filter(|j| self.same(i, *j)).count();
             if equal > votes {
                 (best, votes) = (Some(i), equal);
             }
@@ -285,9 +316,31 @@ impl Gather {
             Some(_) if self.strictness == Strictness::Safe => {
                 GroupState::Failed(Failure::new(FailureKind::NoQuorum, Cause::Disagree))
             }
-            Some(i) if pending == 0 => GroupState::Differing(i),
-            _ => GroupState::Waiting,
+            _ if pending > 0 => GroupState::Waiting,
+            Some(i) => self.newest(dc).map_or(GroupState::Differing(i), GroupState::Newest),
+            // Nobody has anything.
+            None => GroupState::Agreed(self.of(dc).next().expect("a good answer was kept")),
         }
+    }
+
+    /// The newest answer, when all tell their stamps. Of equal stamps that of a store without
+    /// gaps, then the one with the greater digest (decision H6), for which all ask alike.
+    fn newest(&self, dc: u16) -> Option<usize> {
+        let stamp = |i: &usize| self.answers[*i].voter.stamp;
+        if !self.of(dc).all(|i| stamp(&i).is_some()) {
+            return None;
+        }
+        let rank = |i: &usize| {
+            let Answer { voter, body, .. } = &self.answers[*i];
+            let tie = match self.compare {
+                Compare::First => u64::from(voter.own),
+                Compare::Exact | Compare::Unordered | Compare::UnorderedPairs => {
+                    xxh3_64(body.as_slice())
+                }
+            };
+            (voter.stamp, !voter.joining, tie)
+        };
+        self.of(dc).max_by_key(rank)
     }
 
     fn of(&self, dc: u16) -> impl Iterator<Item = usize> + '_ {
@@ -316,13 +369,16 @@ impl Gather {
                 GroupState::Failed(f) => {
                     failure.get_or_insert(f);
                 }
-                GroupState::Agreed(_) | GroupState::Differing(_) => {}
+                GroupState::Agreed(_) | GroupState::Newest(_) | GroupState::Differing(_) => {}
             }
         }
         Some(match (failure, self.ballots[0].state) {
             (Some(failure), _) => Verdict::Failed(failure),
             (None, GroupState::Agreed(i)) => Verdict::Reply(i),
-            (None, GroupState::Differing(i)) if self.elementwise(i) => Verdict::PerElement,
+            (None, GroupState::Newest(i) | GroupState::Differing(i)) if self.elementwise(i) => {
+                Verdict::PerElement
+            }
+            (None, GroupState::Newest(i)) => Verdict::Newest(i),
             (None, GroupState::Differing(i)) => Verdict::Reply(i),
             (None, GroupState::Waiting | GroupState::Failed(_)) => unreachable!("handled above"),
         })

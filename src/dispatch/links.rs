@@ -11,7 +11,7 @@ use super::plan::Standing;
 use super::upstream::{NOBODY, Target, Ticket, UpId, Upstream};
 use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame};
-use crate::proto::dnode::{MsgType, VERSION_TORC};
+use crate::proto::dnode::{Ext, MsgType, VERSION_TORC};
 use crate::ring::{PeerId, PeerIdx};
 
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Dispatcher {
         let up = &mut self.ups[id.0 as usize];
         let ticket = Ticket { deadline_ms, ..Ticket::of(NOBODY, 0) };
         let dnode_id = up.push(ticket, now.mono_ms());
-        up.put_request(dnode_id, MsgType::Req, VERSION_TORC, &Frame::Small(body));
+        up.put_request(dnode_id, MsgType::Req, VERSION_TORC, Ext::default(), &Frame::Small(body));
     }
 
     fn open(&mut self, target: Target, same_dc: bool, address: Option<(String, u16)>) -> UpId {

@@ -75,8 +75,8 @@ impl Dispatcher {
             "select" => select(&args, out),
             "time" => {
                 encode::array(out, 2);
-                encode::bulk(out, (now.wall_ms / 1000).to_string().as_bytes());
-                encode::bulk(out, (now.wall_ms % 1000 * 1000).to_string().as_bytes());
+                encode::bulk(out, (now.wall_us / 1_000_000).to_string().as_bytes());
+                encode::bulk(out, (now.wall_us % 1_000_000).to_string().as_bytes());
             }
             "auth" => self.auth(view, id, &args, out),
             "hello" => self.hello(view, id, &args, out),
@@ -326,7 +326,8 @@ impl Dispatcher {
 
     /// What the filters say, and what this node's own store knows for sure.
     fn affinity(&self, view: &View, name: &str, args: &Args<'_>, now: Now, out: &mut Vec<u8>) {
-        let holds = |key: &[u8]| self.embedded.as_ref().map(|store| store.holds(key, now.wall_ms));
+        let holds =
+            |key: &[u8]| self.embedded.as_ref().map(|store| store.holds(key, now.wall_ms()));
         let protocol = match view.settings.protocol {
             Protocol::Redis => KeyProtocol::Resp,
             Protocol::Memcache => KeyProtocol::Memcache,

@@ -168,7 +168,7 @@ impl Dispatcher {
         }
         let mut rewritten = self.spare();
         rewritten.clear();
-        forward::write(found, &args, absolute.then_some(now.wall_ms / 1000), &mut rewritten);
+        forward::write(found, &args, absolute.then_some(now.wall_ms() / 1000), &mut rewritten);
         let frame = Frame::Small(&rewritten);
         self.ask(view, &Ask { key, ..request.ask(&frame) }, now);
         self.recycle(rewritten);
@@ -200,7 +200,7 @@ impl Dispatcher {
              STAT peers_usable {}\r\n",
             std::process::id(),
             now.mono_us / 1_000_000,
-            now.wall_ms / 1000,
+            now.wall_ms() / 1000,
             env!("CARGO_PKG_VERSION"),
             topology.digest(),
             topology.peers().len(),

@@ -38,6 +38,7 @@ mod block;
 mod client;
 mod counters;
 mod effects;
+mod embedded;
 mod fragment;
 mod info;
 mod links;
@@ -58,6 +59,7 @@ pub mod scripts;
 mod secure;
 mod send;
 mod slot;
+mod stamps;
 mod task;
 mod timers;
 mod upstream;
@@ -70,16 +72,17 @@ use slab::Slab;
 
 pub use client::{ClientId, ClientKind};
 pub use counters::{Counters, LATENCY_BUCKETS, Latency};
+pub use embedded::Embedded;
 pub use secure::{LinkRefused, LinkRng, Security};
 pub use upstream::{Target, UpId, UpstreamError};
 
-use crate::proto::args::{Args, Span};
+use crate::proto::args::Span;
 use crate::proto::dnode::Header;
 use crate::proto::memcache::decode::McDecoder;
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::decode::RequestDecoder;
-use crate::proto::resp::encode;
 use crate::ring::PeerId;
+use crate::stamp::StampClock;
 use client::{Client, Decoder};
 use effects::StoreVersion;
 use gather::Gather;
@@ -89,22 +92,6 @@ use scripts::Scripts;
 use slot::Slot;
 use upstream::Upstream;
 use view::{Protocol, View};
-
-/// The embedded datastore, as the dispatcher sees it: one call, one reply, no waiting.
-pub trait Embedded: Send + Sync {
-    /// Runs one RESP request and appends exactly one reply.
-    fn execute(&self, args: &Args<'_>, wall_ms: u64, out: &mut OutBuf);
-
-    /// Runs several requests and appends one array with a reply each, errors in place. By default
-    /// one after the other; a store that others use meanwhile must let nobody in between.
-    fn execute_block(&self, requests: &[Args<'_>], wall_ms: u64, out: &mut OutBuf) {
-        encode::array(out.tail_mut(), requests.len());
-        requests.iter().for_each(|args| self.execute(args, wall_ms, out));
-    }
-
-    /// Whether a key has a value.
-    fn holds(&self, key: &[u8], wall_ms: u64) -> bool;
-}
 
 /// A connection of either side, for the shell's list of those with bytes to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,6 +176,7 @@ pub struct Dispatcher {
     pool: output::Pool,
     spare_gathers: Vec<Gather>,
     scripts: Arc<Scripts>,
+    clock: Arc<StampClock>,
     store_version: StoreVersion,
 }
 
@@ -223,6 +211,7 @@ impl Dispatcher {
             pool: output::Pool::default(),
             spare_gathers: Vec::new(),
             scripts: Arc::default(),
+            clock: Arc::default(),
             store_version: StoreVersion::default(),
         };
         dispatcher.open_store();

@@ -204,7 +204,7 @@ impl Dispatcher {
             let absolute = view.topology.racks().len() > 1
                 && command.spec.effect_of(&args) == Effect::Absolute
                 && key.is_some_and(|key| self.knows_moments(view, command.spec, key, now))
-                && rewrite::absolute(command.spec, &args, now.wall_ms, &mut bytes);
+                && rewrite::absolute(command.spec, &args, now.wall_ms(), &mut bytes);
             if !absolute {
                 bytes.clone_from(&command.request.bytes);
             }

@@ -14,7 +14,7 @@ use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame, block, cut};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, Routing};
-use crate::proto::dnode::{Header, HeaderLimits, MsgType};
+use crate::proto::dnode::{Ext, Header, HeaderLimits, MsgType, VERSION_TORC};
 use crate::proto::memcache::decode::{McDecoded, McRequest};
 use crate::proto::memcache::forward;
 use crate::proto::outbuf::SHARE_MIN;
@@ -131,6 +131,7 @@ impl Dispatcher {
         match peer.headers.decode(&buf[*pos..], &HeaderLimits::default()) {
             Ok(Some(header)) => {
                 peer.header = Some(header);
+                peer.ext = Ext::parse(header.data.of(&buf[*pos..]));
                 peer.security.next_frame();
                 Ok(Some(header))
             }
@@ -179,6 +180,7 @@ impl Dispatcher {
         }
         self.peer_in(id).header = None;
         self.counters.peer_requests_in += 1;
+        let stamp = self.stamp_of_peer(view, id, now);
         if let Some(request) = found.memcache.filter(|m| !m.plain) {
             let mut plain = self.spare();
             plain.clear();
@@ -188,6 +190,7 @@ impl Dispatcher {
             // The key is looked for in the bytes that came.
             ask.args = Args::new(&body[..len], spans);
             ask.key = memcache_key(&header, &request, &ask.args);
+            ask.stamp = stamp;
             self.ask(view, &ask, now);
             self.recycle(plain);
             *pos = body_at + len;
@@ -200,13 +203,15 @@ impl Dispatcher {
             *pos = body_at + len;
         } else if len < SHARE_MIN {
             let frame = Frame::Small(&buf[body_at..body_at + len]);
-            self.ask(view, &self.peer_ask(id, &header, &frame, spans, &found), now);
+            let ask = Ask { stamp, ..self.peer_ask(id, &header, &frame, spans, &found) };
+            self.ask(view, &self.with_clock(ask, now), now);
             *pos = body_at + len;
         } else {
             let mut whole = cut(buf, pos, header.len + len);
             whole.advance(header.len);
             let frame = Frame::Large(whole);
-            self.ask(view, &self.peer_ask(id, &header, &frame, spans, &found), now);
+            let ask = Ask { stamp, ..self.peer_ask(id, &header, &frame, spans, &found) };
+            self.ask(view, &ask, now);
         }
         Ok(true)
     }
@@ -271,8 +276,9 @@ impl Dispatcher {
             tried: 0,
             spec: None,
             replays: false,
+            stamp: None,
             owner: Owner::Client(id.0),
-            envelope: envelope_of(header),
+            envelope: Envelope { tells: self.asks_for_stamps(id), ..envelope_of(header) },
         };
         if let Some(request) = &found.memcache {
             ask.envelope.silent = request.noreply;
@@ -293,6 +299,19 @@ impl Dispatcher {
             }
         }
         ask
+    }
+
+    /// The answer to a heartbeat tells the clock, so that clocks of nodes that have nothing else
+    /// to say to each other stay together.
+    fn with_clock<'a>(&self, mut ask: Ask<'a>, now: Now) -> Ask<'a> {
+        if ask.envelope.version == VERSION_TORC {
+            ask.envelope.told.stamp = Some(self.clock.read(now.wall_us));
+        }
+        ask
+    }
+
+    fn asks_for_stamps(&self, id: ClientId) -> bool {
+        self.clients[id.0 as usize].peer.as_ref().is_some_and(|peer| peer.ext.stamp.is_some())
     }
 
     /// Hands a gossip or control frame on. `plen` binds for these (dnode.md section 3).

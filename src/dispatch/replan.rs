@@ -96,6 +96,7 @@ impl Dispatcher {
             tried: 0,
             spec: known.spec,
             replays: false,
+            stamp: None,
             owner,
             envelope: Envelope::default(),
         };
@@ -120,6 +121,7 @@ impl Dispatcher {
         if planned && let Some(first) = plan.legs.first() {
             let to = (ticket.slot, ticket.generation);
             self.limit_moved(to, started_ms, first.peer);
+            let ask = &Ask { stamp: self.stamp_for(view, ask, &plan, now), ..*ask };
             self.send_legs(view, ask, &plan, &for_c, to, now);
         }
         self.recycle(for_c);

@@ -12,6 +12,7 @@ use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::Op;
 use super::requests::op_of;
+use super::send::Parcel;
 use super::task::{Next, Part, Task, Written};
 use super::view::{Now, View};
 use super::{Dispatcher, Frame};
@@ -72,10 +73,13 @@ impl Dispatcher {
         for (number, owner) in (0..).zip(owners) {
             let part = Part { part: number, ..part };
             match owner {
-                Some(peer) => self.ask_node(view, peer, spec, (&frame, written.args()), part, now),
+                Some(peer) => {
+                    let parcel = Parcel { frame: &frame, args: written.args(), stamp: None };
+                    self.ask_node(view, peer, spec, parcel, part, now);
+                }
                 None => {
                     let nobody = Failure::new(FailureKind::NoQuorum, Cause::NoReplica);
-                    self.feed_task(part, Said::Failed(nobody), now);
+                    self.feed_task(part, Said::Failed(nobody), Default::default(), now);
                 }
             }
         }

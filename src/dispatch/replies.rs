@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::{Buf, BytesMut};
 
 use super::failure::{Cause, Failure, FailureKind, from_reply};
-use super::gather::{Gather, Said, Verdict};
+use super::gather::{Gather, Said, Verdict, Voter};
 use super::plan::{self, Hop, Leg, Op, Question, Role};
 use super::secure::{Head, put_sealed};
 use super::send::rack_bit;
 use super::slot::{Envelope, Owner, Stage};
+use super::stamps::Told;
 use super::task::{Part, write_for_c};
 use super::upstream::{
     NOBODY, STORE_VERSION, TOO_LATE, Target, Ticket, UpId, UpstreamError, Weight,
@@ -18,7 +19,7 @@ use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame, cut, multi};
 use crate::proto::args::Args;
 use crate::proto::command::TowardC;
-use crate::proto::dnode::{DATA_PLAIN, MsgType, VERSION_C, VERSION_TORC};
+use crate::proto::dnode::{Ext, MsgType, VERSION_C, VERSION_TORC};
 use crate::proto::memcache::reply::is_ordinary;
 use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::decode::RequestDecoder;
@@ -53,15 +54,16 @@ impl Dispatcher {
                 self.recognise(id);
             }
             let len = frame.header + frame.body;
+            let told = self.told_by(frame.ext, now);
             match ticket {
                 Some(ticket) if frame.body >= SHARE_MIN && ticket.slot < TOO_LATE => {
                     let mut body = cut(buf, &mut pos, len);
                     body.advance(frame.header);
-                    self.answer(ticket, Said::Large(body), now);
+                    self.answer_told(ticket, Said::Large(body), told, now);
                 }
                 Some(ticket) => {
                     let body = &buf[pos + frame.header..pos + len];
-                    self.answer(ticket, Said::Reply(body), now);
+                    self.answer_told(ticket, Said::Reply(body), told, now);
                     pos += len;
                 }
                 None => pos += len,
@@ -115,6 +117,11 @@ impl Dispatcher {
 
     /// Hands what one replica said to the slot that asked, if it still waits.
     pub(super) fn answer(&mut self, ticket: Ticket, said: Said<'_>, now: Now) {
+        self.answer_told(ticket, said, Told::default(), now);
+    }
+
+    /// The same, with what the replica told of stamps.
+    pub(super) fn answer_told(&mut self, ticket: Ticket, said: Said<'_>, told: Told, now: Now) {
         match ticket.slot {
             NOBODY => return,
             STORE_VERSION => return self.note_store_version(&said),
@@ -132,18 +139,23 @@ impl Dispatcher {
                 self.hear_spare(ticket.slot, said, now);
             }
             Stage::Single => {
+                if slot.envelope.tells {
+                    slot.envelope.told = told;
+                }
                 if slot.request.is_empty() || !self.try_again(ticket.slot, &said, now) {
                     self.complete(ticket.slot, said, now);
                 }
             }
             Stage::Vote(gather) => {
-                if let Some(verdict) = gather.push(ticket.dc, ticket.own, said) {
+                let Ticket { own, joining, .. } = ticket;
+                let voter = Voter { own, joining, stamp: told.stamp };
+                if let Some(verdict) = gather.push(ticket.dc, voter, said) {
                     self.close_vote(ticket.slot, verdict, now);
                 }
             }
             Stage::Task(_) => {
                 let Ticket { slot, generation, dc: part, .. } = ticket;
-                self.feed_task(Part { slot, generation, part }, said, now);
+                self.feed_task(Part { slot, generation, part }, said, told, now);
             }
             // A slot of parts has no tickets of its own, a finished one has none left.
             Stage::Parts(_) | Stage::Done(_) => {}
@@ -153,9 +165,10 @@ impl Dispatcher {
     fn close_vote(&mut self, key: u32, verdict: Verdict, now: Now) {
         let stage = std::mem::replace(&mut self.slots[key as usize].stage, Stage::Single);
         let Stage::Vote(gather) = stage else { unreachable!("only votes have verdicts") };
+        self.counters.newer_chosen += u64::from(matches!(verdict, Verdict::Newest(_)));
         match verdict {
             Verdict::Failed(failure) => self.complete(key, Said::Failed(failure), now),
-            Verdict::Reply(i) => match gather.answer(i).shared() {
+            Verdict::Newest(i) | Verdict::Reply(i) => match gather.answer(i).shared() {
                 Some(shared) => self.complete(key, Said::Large(shared.clone()), now),
                 None => self.complete(key, Said::Reply(gather.answer(i).as_slice()), now),
             },
@@ -359,10 +372,15 @@ impl Dispatcher {
         if let Some(peer) = &client.peer {
             let Envelope { id, same_dc, .. } = envelope;
             let version = envelope.version.clamp(VERSION_C, VERSION_TORC);
-            let head = Head { id, kind: MsgType::Res, version, same_dc };
+            let Told { stamp, outrun } = envelope.told;
+            let ext = Ext { stamp, outrun, ..Ext::default() };
+            let head = Head { id, kind: MsgType::Res, version, same_dc, ext };
             match peer.security.answers() {
                 None => head.put_plain(&mut client.out, bytes.len()),
-                Some(key) => return put_sealed(&mut client.out, head, DATA_PLAIN, key, bytes),
+                Some(key) => {
+                    let data = ext.encode();
+                    return put_sealed(&mut client.out, head, data.as_slice(), key, bytes);
+                }
             }
         } else if envelope.exec {
             let shapes = client.exec_shapes.pop_front();

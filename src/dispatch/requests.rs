@@ -89,6 +89,7 @@ impl<'a> Request<'a> {
             tried: 0,
             spec: self.spec,
             replays: false,
+            stamp: None,
             owner: Owner::Client(self.client),
             envelope: self.envelope,
         }

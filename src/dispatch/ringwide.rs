@@ -14,6 +14,7 @@ use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::requests::Request;
 use super::scan::{self, Cursor};
+use super::send::Parcel;
 use super::slot::Stage;
 use super::task::{Next, Part, Task, Written};
 use super::view::{Now, View};
@@ -136,7 +137,8 @@ impl Dispatcher {
             for (spec, question) in questions.iter() {
                 let frame = Frame::Small(&question.bytes);
                 let part = Part { part: number, ..part };
-                self.ask_node(view, *peer, spec, (&frame, question.args()), part, now);
+                let parcel = Parcel { frame: &frame, args: question.args(), stamp: None };
+                self.ask_node(view, *peer, spec, parcel, part, now);
                 number += 1;
             }
         }

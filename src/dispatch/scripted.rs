@@ -79,7 +79,7 @@ impl Scripted {
     ) -> Scripted {
         let mut node = Dispatcher::new(1, view(peers, settings), embedded);
         let client = node.add_client(ClientKind::Client);
-        let now = Now { mono_us: 1_000_000, wall_ms: 1_700_000_000_000 };
+        let now = Now { mono_us: 1_000_000, wall_us: 1_700_000_000_000_000 };
         let mut scripted = Scripted { node, now, client, far: BTreeMap::new() };
         scripted.connect();
         scripted

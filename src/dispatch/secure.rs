@@ -25,7 +25,7 @@ use crate::proto::dnode::crypto::{
     BodyCipher, ChunkCipher, CryptoError, ReceiveKey, SecureOption, TryCryptoRng, WRAPPED_BYTES,
     WrapKey,
 };
-use crate::proto::dnode::{DATA_PLAIN, FLAG_ENCRYPTED, Header, MsgType, put_header};
+use crate::proto::dnode::{Ext, FLAG_ENCRYPTED, Header, MsgType, put_header};
 use crate::proto::outbuf::{OutBuf, SHARE_MIN};
 use crate::ring::ReplicaSet;
 
@@ -76,7 +76,8 @@ impl OutgoingCipher {
     /// Appends one frame; the first one brings the key.
     pub(super) fn put(&mut self, out: &mut OutBuf, head: Head, body: &[u8]) {
         let wrapped = std::mem::take(&mut self.wrapped);
-        let data = if wrapped.is_empty() { DATA_PLAIN } else { &wrapped };
+        let field = head.ext.encode();
+        let data = if wrapped.is_empty() { field.as_slice() } else { &wrapped };
         put_sealed(out, head, data, &self.cipher, body);
     }
 
@@ -93,14 +94,16 @@ pub(super) struct Head {
     pub(super) kind: MsgType,
     pub(super) version: u8,
     pub(super) same_dc: bool,
+    /// Its data field.
+    pub(super) ext: Ext,
 }
 
 impl Head {
     /// Appends the header of a frame in plaintext, whose body of `len` bytes is to follow.
     pub(super) fn put_plain(self, out: &mut OutBuf, len: usize) {
-        let Head { id, kind, version, same_dc } = self;
-        let out = out.tail_mut();
-        put_header(out, id, kind.code(), 0, version, same_dc, DATA_PLAIN, len as u64);
+        let Head { id, kind, version, same_dc, ext } = self;
+        let (out, field) = (out.tail_mut(), ext.encode());
+        put_header(out, id, kind.code(), 0, version, same_dc, field.as_slice(), len as u64);
     }
 }
 
@@ -112,7 +115,7 @@ pub(super) fn put_sealed(
     cipher: &ChunkCipher,
     body: &[u8],
 ) {
-    let Head { id, kind, version, same_dc } = head;
+    let Head { id, kind, version, same_dc, .. } = head;
     let len = cipher.sealed_len(body.len());
     let tail = out.tail_mut();
     put_header(tail, id, kind.code(), FLAG_ENCRYPTED, version, same_dc, data, len as u64);

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use super::client::ClientId;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::{Said, Strictness};
-use super::plan::{self, Hop, Leg, Op, Plan, Question, Role};
+use super::plan::{self, Hop, Leg, Op, Plan, Question, Role, Standing};
 use super::slot::{Envelope, Owner, Stage};
+use super::stamps::Told;
 use super::task::write_for_c;
 use super::upstream::{NOBODY, Target, Ticket, UpId, Weight};
 use super::view::{Now, Protocol, View};
 use super::{Dispatcher, Frame, block};
 use crate::proto::args::Args;
 use crate::proto::command::{Compare, TowardC};
-use crate::proto::dnode::{MsgType, VERSION_C};
+use crate::proto::dnode::{Ext, MsgType, VERSION_C};
 use crate::proto::outbuf::{OutBuf, SHARE_MIN};
 use crate::proto::resp::spec::CommandSpec;
 use crate::ring::{Consistency, PeerIdx};
+use crate::stamp::{Stamp, Stamping};
 
 /// One request, ready to be planned.
 pub(super) struct Ask<'a> {
@@ -42,10 +44,23 @@ pub(super) struct Ask<'a> {
     pub(super) spec: Option<&'static CommandSpec>,
     /// An EVALSHA whose text is known, in case the datastore lacks it.
     pub(super) replays: bool,
+    /// The stamp it came with; `None` lets the dispatcher give it one where it needs one.
+    pub(super) stamp: Option<Stamp>,
     /// Who is answered.
     pub(super) owner: Owner,
     /// How.
     pub(super) envelope: Envelope,
+}
+
+/// A request as one replica gets it.
+#[derive(Clone, Copy)]
+pub(super) struct Parcel<'a> {
+    /// Its bytes.
+    pub(super) frame: &'a Frame<'a>,
+    /// The arguments, for a store that is no connection.
+    pub(super) args: Args<'a>,
+    /// Its stamp, where stamps are spoken of.
+    pub(super) stamp: Option<Stamp>,
 }
 
 impl Dispatcher {
@@ -134,6 +149,7 @@ impl Dispatcher {
     ) {
         self.counters.missed_writes += plan.missed.len() as u64;
         self.counters.fallback_reads += u64::from(plan.fell_back);
+        let ask = &Ask { stamp: self.stamp_for(view, ask, plan, now), ..*ask };
         if let [Leg { hop: Hop::Store, .. }] = plan.legs[..]
             && self.execute_in_place(ask, now)
         {
@@ -162,7 +178,9 @@ impl Dispatcher {
         let only = plan.legs.len() == 1;
         for leg in &plan.legs {
             let own = usize::from(leg.rack) == view.topology.own_rack();
-            let ticket = Ticket { own, ..Ticket::of(slot, generation) };
+            let standing = self.links.standings().get(leg.peer.0 as usize);
+            let joining = standing == Some(&Standing::Joining);
+            let ticket = Ticket { own, joining, ..Ticket::of(slot, generation) };
             let ticket = match leg.role {
                 Role::Answer if only => Ticket { weight: Weight::Only, ..ticket },
                 Role::Answer => ticket,
@@ -174,7 +192,8 @@ impl Dispatcher {
                 true => ask.frame,
                 false => &Frame::Small(for_c),
             };
-            self.send_ticket(frame, ask.args, leg, ticket, ask.owner, now);
+            let parcel = Parcel { frame, args: ask.args, stamp: ask.stamp };
+            self.send_ticket(parcel, leg, ticket, ask.owner, now);
         }
     }
 
@@ -218,7 +237,8 @@ impl Dispatcher {
         self.touch_client(key);
         self.counters.requests_store += 1;
         self.counters.latency.record(0);
-        embedded.execute(&ask.args, now.wall_ms, &mut self.clients[key as usize].out);
+        let out = &mut self.clients[key as usize].out;
+        embedded.execute(&ask.args, now.wall_ms(), &mut Stamping::with(ask.stamp), out);
         true
     }
 
@@ -271,22 +291,21 @@ impl Dispatcher {
 
     pub(super) fn send_ticket(
         &mut self,
-        frame: &Frame<'_>,
-        args: Args<'_>,
+        parcel: Parcel<'_>,
         leg: &Leg,
         ticket: Ticket,
         owner: Owner,
         now: Now,
     ) {
-        if leg.hop == Hop::Store && block::is_block(&args) {
-            return self.send_block(args, leg, ticket, now);
+        if leg.hop == Hop::Store && block::is_block(&parcel.args) {
+            return self.send_block(parcel, leg, ticket, now);
         }
         if leg.hop == Hop::Store && self.embedded.is_some() {
             self.counters.requests_store += 1;
-            return self.execute(args, ticket, now);
+            return self.execute(parcel, ticket, now);
         }
         match self.pick(leg.peer, owner) {
-            Some(up) => self.enqueue(up, leg.hop, frame, ticket, now),
+            Some(up) => self.enqueue(up, leg.hop, parcel.frame, parcel.stamp, ticket, now),
             None => {
                 let failure = Failure::new(FailureKind::PeerNotConnected, Cause::NotConnected);
                 self.answer(ticket, Said::Failed(failure), now);
@@ -295,17 +314,24 @@ impl Dispatcher {
     }
 
     /// Runs one leg on the embedded store and hands its reply to the slot.
-    fn execute(&mut self, args: Args<'_>, ticket: Ticket, now: Now) {
+    fn execute(&mut self, parcel: Parcel<'_>, ticket: Ticket, now: Now) {
         let embedded = Arc::clone(self.embedded.as_ref().expect("checked by the caller"));
         let mut out = std::mem::take(&mut self.executed);
-        embedded.execute(&args, now.wall_ms, &mut out);
-        self.answer_executed(out, ticket, now);
+        let mut stamping = Stamping::with(parcel.stamp);
+        embedded.execute(&parcel.args, now.wall_ms(), &mut stamping, &mut out);
+        self.answer_executed(out, ticket, Told::by(&stamping), now);
     }
 
     /// Hands a reply of the embedded store to the slot that asked.
-    pub(super) fn answer_executed(&mut self, mut out: OutBuf, ticket: Ticket, now: Now) {
+    pub(super) fn answer_executed(
+        &mut self,
+        mut out: OutBuf,
+        ticket: Ticket,
+        told: Told,
+        now: Now,
+    ) {
         if out.front().len() == out.len() {
-            self.answer(ticket, Said::Reply(out.front()), now);
+            self.answer_told(ticket, Said::Reply(out.front()), told, now);
         } else {
             // A large value came as a shared slice between its header and its end.
             let mut whole = Vec::with_capacity(out.len());
@@ -314,7 +340,7 @@ impl Dispatcher {
                 whole.extend_from_slice(out.front());
                 out.advance(front);
             }
-            self.answer(ticket, Said::Large(whole.into()), now);
+            self.answer_told(ticket, Said::Large(whole.into()), told, now);
         }
         out.clear();
         self.executed = out;
@@ -325,6 +351,7 @@ impl Dispatcher {
         id: UpId,
         hop: Hop,
         frame: &Frame<'_>,
+        stamp: Option<Stamp>,
         mut ticket: Ticket,
         now: Now,
     ) {
@@ -346,7 +373,8 @@ impl Dispatcher {
                     true => self.counters.requests_peer += 1,
                     false => self.counters.requests_remote += 1,
                 }
-                up.put_request(dnode_id, kind, VERSION_C, frame);
+                let ext = Ext { stamp: stamp.filter(|_| up.is_torc), ..Ext::default() };
+                up.put_request(dnode_id, kind, VERSION_C, ext, frame);
             }
         }
         let settings = &self.view.settings;
@@ -411,7 +439,7 @@ impl Dispatcher {
     ) {
         let own = usize::from(leg.rack) == self.view.topology.own_rack();
         let ticket = Ticket { own, ..Ticket::of(slot, generation) };
-        self.send_ticket(frame, args, leg, ticket, Owner::Nobody, now);
+        self.send_ticket(Parcel { frame, args, stamp: None }, leg, ticket, Owner::Nobody, now);
     }
 
     /// Stops reading a client until `up` has room.

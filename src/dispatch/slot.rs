@@ -4,6 +4,7 @@ use super::Dispatcher;
 use super::failure::Failure;
 use super::fragment::Parts;
 use super::gather::{Gather, Parked};
+use super::stamps::Told;
 use super::task::Task;
 use super::view::Now;
 use crate::proto::memcache::table::McCommand;
@@ -44,6 +45,10 @@ pub(super) struct Envelope {
     pub(super) version: u8,
     /// The request's own flag, echoed.
     pub(super) same_dc: bool,
+    /// Whether the answer is to tell what stamps it found.
+    pub(super) tells: bool,
+    /// What it tells.
+    pub(super) told: Told,
     /// How a RESP3 reader sees the reply.
     pub(super) shape: Shape,
     /// It is the reply of EXEC, lifted by the shapes its client keeps.

@@ -12,7 +12,9 @@ use super::gather::Said;
 use super::plan::{Hop, Leg, Role, Standing};
 use super::replicas::Replicas;
 use super::ringwide::Ring;
+use super::send::Parcel;
 use super::slot::{Envelope, Owner, Stage};
+use super::stamps::Told;
 use super::upstream::Ticket;
 use super::view::{Now, View};
 use super::{Dispatcher, Frame, block};
@@ -81,45 +83,40 @@ impl Dispatcher {
         view: &View,
         peer: PeerIdx,
         spec: &'static CommandSpec,
-        (frame, args): (&Frame<'_>, Args<'_>),
+        parcel: Parcel<'_>,
         part: Part,
         now: Now,
     ) {
+        let args = parcel.args;
         if let Err(failure) = self.reachable(view, peer) {
-            return self.feed_task(part, Said::Failed(failure), now);
+            return self.feed_task(part, Said::Failed(failure), Told::default(), now);
         }
         if spec.toward_c_of(&args) == TowardC::AsIs || self.is_torc(view, peer) {
-            return self.ask_usable(view, peer, (frame, args), part, now);
+            return self.ask_usable(view, peer, parcel, part, now);
         }
         let mut encoded = self.spare();
         encoded.clear();
         if write_for_c(spec, &args, &mut encoded) {
             // Only the embedded store looks at the arguments, and it is no peer.
             let args = Args::new(&encoded, &[]);
-            self.ask_usable(view, peer, (&Frame::Small(&encoded), args), part, now);
+            let parcel = Parcel { frame: &Frame::Small(&encoded), args, stamp: parcel.stamp };
+            self.ask_usable(view, peer, parcel, part, now);
         } else {
             let failure = Failure::new(FailureKind::NotSupported, Cause::NotSupportedByPeer);
             let failure = failure.at(view.topology.peer(peer).id);
-            self.feed_task(part, Said::Failed(failure), now);
+            self.feed_task(part, Said::Failed(failure), Told::default(), now);
         }
         self.recycle(encoded);
     }
 
-    fn ask_usable(
-        &mut self,
-        view: &View,
-        peer: PeerIdx,
-        (frame, args): (&Frame<'_>, Args<'_>),
-        part: Part,
-        now: Now,
-    ) {
+    fn ask_usable(&mut self, view: &View, peer: PeerIdx, parcel: Parcel<'_>, part: Part, now: Now) {
         let rack = view.topology.peer(peer).rack_index as u16;
         let hop = if peer == view.topology.local() { Hop::Store } else { Hop::Peer };
         let leg = Leg { peer, rack, hop, role: Role::Answer };
         let Part { slot, generation, part } = part;
         let ticket = Ticket { dc: part, ..Ticket::of(slot, generation) };
         let owner = self.slots[slot as usize].owner;
-        self.send_ticket(frame, args, &leg, ticket, owner, now);
+        self.send_ticket(parcel, &leg, ticket, owner, now);
     }
 
     /// Why a node cannot be asked at the moment, if so.
@@ -145,7 +142,8 @@ impl Dispatcher {
     }
 
     /// Hands an answer to the task that asked.
-    pub(super) fn feed_task(&mut self, part: Part, said: Said<'_>, now: Now) {
+    pub(super) fn feed_task(&mut self, part: Part, said: Said<'_>, told: Told, now: Now) {
+        self.follow_primary(part, told, now);
         let Some(slot) = self.slots.get_mut(part.slot as usize) else { return };
         let (true, Stage::Task(task)) = (slot.generation == part.generation, &mut slot.stage)
         else {

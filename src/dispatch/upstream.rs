@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use super::Frame;
 use super::secure::{Head, OutgoingCipher};
 use super::view::Protocol;
-use crate::proto::dnode::{Header, HeaderDecoder, HeaderLimits, MsgType};
+use crate::proto::dnode::{Ext, Header, HeaderDecoder, HeaderLimits, MsgType};
 use crate::proto::memcache::reply::{McReplyLimits, McReplyScanner};
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::reply::{ReplyLimits, ReplyScanner};
@@ -54,6 +54,8 @@ pub(super) struct Ticket {
     pub(super) skip: u16,
     /// True for the own rack's replica.
     pub(super) own: bool,
+    /// True for a replica whose store may lack data.
+    pub(super) joining: bool,
     /// What the reply means to a slot that one answer decides.
     pub(super) weight: Weight,
     /// Where its request begins in the bytes of the connection; set when it is queued.
@@ -81,6 +83,7 @@ impl Ticket {
             dc: 0,
             skip: 0,
             own: false,
+            joining: false,
             weight: Weight::First,
             start: 0,
         }
@@ -144,6 +147,8 @@ pub(super) struct ReplyFrame {
     pub(super) id: Option<u64>,
     /// The DNODE version a peer put on it; 2 proves a torc node (decision E1).
     pub(super) version: u8,
+    /// What a torc node put into its data field.
+    pub(super) ext: Ext,
 }
 
 /// Where a peer's answer stands, as far as it is known.
@@ -213,6 +218,8 @@ pub(super) struct Upstream {
     limits: ReplyLimits,
     headers: HeaderDecoder,
     header: Option<Header>,
+    /// The extension field of the frame that `header` is of.
+    ext: Ext,
     scanner: Scanner,
     /// On encrypted links.
     pub(super) cipher: Option<Box<OutgoingCipher>>,
@@ -247,6 +254,7 @@ impl Upstream {
             limits,
             headers: HeaderDecoder::default(),
             header: None,
+            ext: Ext::default(),
             scanner: Scanner::new(protocol),
             cipher: None,
         }
@@ -277,9 +285,16 @@ impl Upstream {
         id
     }
 
-    /// Appends the frame of one request to a peer.
-    pub(super) fn put_request(&mut self, id: u64, kind: MsgType, version: u8, body: &Frame<'_>) {
-        let head = Head { id, kind, version, same_dc: self.same_dc };
+    /// Appends the frame of one request to a peer. `ext` is for torc nodes only.
+    pub(super) fn put_request(
+        &mut self,
+        id: u64,
+        kind: MsgType,
+        version: u8,
+        ext: Ext,
+        body: &Frame<'_>,
+    ) {
+        let head = Head { id, kind, version, same_dc: self.same_dc, ext };
         match &mut self.cipher {
             None => {
                 head.put_plain(&mut self.out, body.as_slice().len());
@@ -320,7 +335,8 @@ impl Upstream {
                     return Err(UpstreamError::Surplus);
                 }
                 let body = self.scanner.scan(buf, &self.limits)?;
-                Ok(body.map(|body| ReplyFrame { header: 0, body, id: None, version: 0 }))
+                let ext = Ext::default();
+                Ok(body.map(|body| ReplyFrame { header: 0, body, id: None, version: 0, ext }))
             }
             Target::Peer(_) => self.next_framed_reply(buf),
         }
@@ -334,7 +350,10 @@ impl Upstream {
                 .decode(buf, &HeaderLimits::default())
                 .map_err(|_| UpstreamError::Frame)?
             {
-                Some(header) => *self.header.insert(header),
+                Some(header) => {
+                    self.ext = Ext::parse(header.data.of(buf));
+                    *self.header.insert(header)
+                }
                 None => return Ok(None),
             },
         };
@@ -355,6 +374,7 @@ impl Upstream {
             body: len,
             id: Some(header.id),
             version: header.version,
+            ext: self.ext,
         }))
     }
 

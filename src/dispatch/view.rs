@@ -20,14 +20,19 @@ use crate::token::DynToken;
 pub struct Now {
     /// Microseconds on a clock that never goes back.
     pub mono_us: u64,
-    /// Milliseconds since 1970, for expiry.
-    pub wall_ms: u64,
+    /// Microseconds since 1970, for expiry and stamps. May go back.
+    pub wall_us: u64,
 }
 
 impl Now {
     /// Milliseconds on the clock that never goes back.
     pub fn mono_ms(self) -> u64 {
         self.mono_us / 1000
+    }
+
+    /// Milliseconds since 1970.
+    pub fn wall_ms(self) -> u64 {
+        self.wall_us / 1000
     }
 }
 

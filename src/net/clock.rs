@@ -20,7 +20,7 @@ impl Clock {
     /// The time.
     #[allow(clippy::disallowed_methods)]
     pub fn now(&self) -> Now {
-        Now { mono_us: self.start.elapsed().as_micros() as u64, wall_ms: wall_ms() }
+        Now { mono_us: self.start.elapsed().as_micros() as u64, wall_us: wall_us() }
     }
 }
 

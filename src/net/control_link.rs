@@ -243,11 +243,11 @@ fn frame(message: &Transmit, id: u64, cipher: Option<&ChunkCipher>) -> Vec<u8> {
         put_c_gossip_frame(&mut out, id, message.same_dc, &message.payload);
         return out;
     }
-    let ext = Ext { role: Some(Role::Control), wire: Some(WIRE_HIGHEST as u8), stamp: None };
-    let (mut data, mut body) = (Vec::new(), Vec::new());
-    ext.encode(&mut data);
+    let wire = Some(WIRE_HIGHEST as u8);
+    let data = Ext { role: Some(Role::Control), wire, ..Ext::default() }.encode();
+    let mut body = Vec::new();
     put_control_body(&mut body, &message.payload);
-    let head = Head { id, kind: message.kind, same_dc: message.same_dc, data: &data };
+    let head = Head { id, kind: message.kind, same_dc: message.same_dc, data: data.as_slice() };
     put_frame(&mut out, &head, &body, cipher);
     out
 }

@@ -119,6 +119,7 @@ impl Core {
         let idle_timeout_ms = setup.idle_timeout_ms;
         let mut dispatcher = Dispatcher::new(number as u64, view, setup.embedded.clone());
         dispatcher.share_scripts(Arc::clone(&setup.scripts));
+        dispatcher.share_clock(Arc::clone(&setup.stamps));
         if let Some(security) = &setup.security {
             dispatcher.secure_links(security.for_dispatcher());
         }

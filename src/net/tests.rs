@@ -20,6 +20,7 @@ use crate::dispatch::{ClientKind, Counters, Embedded};
 use crate::proto::args::Args;
 use crate::proto::outbuf::OutBuf;
 use crate::ring::{Consistency, Peer, PeerId, PeerState, Topology};
+use crate::stamp::Stamping;
 use crate::token::DynToken;
 
 /// Bytes of the value of `large`.
@@ -28,7 +29,7 @@ const LARGE: usize = 600_000;
 struct Store;
 
 impl Embedded for Store {
-    fn execute(&self, args: &Args<'_>, _: u64, out: &mut OutBuf) {
+    fn execute(&self, args: &Args<'_>, _: u64, _: &mut Stamping, out: &mut OutBuf) {
         match &args[1] {
             b"boom" => panic!("asked for by the test"),
             b"large" => {
@@ -73,6 +74,7 @@ fn setup() -> Setup {
         view: Arc::new(ArcSwap::from_pointee(view)),
         embedded: Some(Arc::new(Store)),
         scripts: Arc::default(),
+        stamps: Arc::default(),
         store: None,
         store_user: None,
         store_password: None,

@@ -23,6 +23,7 @@ use crate::dispatch::view::View;
 use crate::dispatch::{ClientKind, Counters, Embedded};
 use crate::gossip::Link;
 use crate::ring::PeerId;
+use crate::stamp::StampClock;
 
 /// Where the node's own datastore is.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct Setup {
     pub embedded: Option<Arc<dyn Embedded>>,
     /// The scripts the node saw loaded.
     pub scripts: Arc<Scripts>,
+    /// The clock that stamps writes.
+    pub stamps: Arc<StampClock>,
     /// The datastore, when there is no embedded one.
     pub store: Option<StoreAddress>,
     /// User of the datastore; the default one when absent.

@@ -7,6 +7,7 @@ use crate::dispatch::view::Protocol;
 use crate::proto::args::Args;
 use crate::proto::memcache::decode::{McDecoded, McDecoder, McLimits};
 use crate::proto::outbuf::OutBuf;
+use crate::stamp::Stamping;
 use crate::store::MemoryStore;
 
 /// The store as workers call it.
@@ -18,12 +19,18 @@ pub(super) fn executor(store: &Arc<MemoryStore>, protocol: Protocol) -> Arc<dyn 
 }
 
 impl Embedded for MemoryStore {
-    fn execute(&self, args: &Args<'_>, wall_ms: u64, out: &mut OutBuf) {
-        MemoryStore::execute(self, args, wall_ms, out);
+    fn execute(&self, args: &Args<'_>, wall_ms: u64, stamping: &mut Stamping, out: &mut OutBuf) {
+        self.execute_stamped(args, wall_ms, stamping, out);
     }
 
-    fn execute_block(&self, requests: &[Args<'_>], wall_ms: u64, out: &mut OutBuf) {
-        MemoryStore::execute_block(self, requests, &[], wall_ms, out);
+    fn execute_block(
+        &self,
+        requests: &[Args<'_>],
+        wall_ms: u64,
+        stamping: &mut Stamping,
+        out: &mut OutBuf,
+    ) {
+        MemoryStore::execute_block(self, requests, &[], wall_ms, stamping, out);
     }
 
     fn holds(&self, key: &[u8], wall_ms: u64) -> bool {
@@ -35,13 +42,14 @@ impl Embedded for MemoryStore {
 struct Memcache(Arc<MemoryStore>);
 
 impl Embedded for Memcache {
-    fn execute(&self, args: &Args<'_>, wall_ms: u64, out: &mut OutBuf) {
+    fn execute(&self, args: &Args<'_>, wall_ms: u64, stamping: &mut Stamping, out: &mut OutBuf) {
         let mut spans = Vec::new();
         let raw = args.raw();
         match McDecoder::default().decode(raw, &McLimits::default(), &mut spans) {
             Ok(Some(McDecoded::Request(request))) => {
                 let data = request.data.map(|span| span.of(raw));
-                self.0.execute_memcache(&Args::new(raw, &spans), data, wall_ms, out);
+                let args = Args::new(raw, &spans);
+                self.0.execute_memcache(&args, data, wall_ms, stamping, out);
             }
             // The dispatcher decoded the same bytes before.
             Ok(_) | Err(_) => out.put(b"ERROR\r\n"),

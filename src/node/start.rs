@@ -185,6 +185,8 @@ fn store(config: &Config) -> Option<Arc<MemoryStore>> {
     let settings = || StoreSettings {
         memory_bytes_max: config.embedded.memory_bytes_max.as_usize() as u64,
         keys_max: config.embedded.keys_max,
+        tombstones_max: usize::try_from(config.embedded.tombstones_max).unwrap_or(usize::MAX),
+        tombstone_age_ms: config.embedded.tombstone_age_ms,
         events_max: if followed { affinity::EVENTS_MAX } else { 0 },
         // Two nodes must not make the same random picks.
         seed: wall_ms() ^ u64::from(std::process::id()).rotate_left(32),
@@ -215,6 +217,7 @@ fn setup(
         view: Arc::clone(view),
         embedded: embedded.as_ref().map(|store| executor(store, protocol)),
         scripts: Arc::default(),
+        stamps: Arc::default(),
         store,
         store_user: config.auth.store_user.clone(),
         store_password: config.auth.store_password.as_ref().map(|p| p.expose().to_owned()),

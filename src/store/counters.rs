@@ -6,7 +6,7 @@ use crate::proto::outbuf::OutBuf;
 use super::arg;
 use super::blob::Blob;
 use super::command::{Command, Effect::*, Keys::*, row};
-use super::db::{Db, Edit, Expiry};
+use super::db::{Db, Edit};
 use super::error::{CommandError, CommandResult};
 use super::extended::{self, Extended, Parsed};
 use super::format::parse_i64;
@@ -45,7 +45,7 @@ fn add(db: &mut Db<'_>, key: &[u8], by: i64, out: &mut OutBuf) -> CommandResult 
         Ok(Edit::Changed(sum))
     })?;
     let sum = sum.unwrap_or_else(|| {
-        db.set_string(key, itoa::Buffer::new().format(by).as_bytes(), Expiry::Never);
+        db.add_string(key, itoa::Buffer::new().format(by).as_bytes());
         by
     });
     reply::int(out, sum);
@@ -63,7 +63,7 @@ fn incrbyfloat(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandRes
         Some(sum) => sum,
         None => {
             let sum = add_float(b"0", by, CommandError::NotFloat)?;
-            db.set_string(key, sum.as_bytes(), Expiry::Never);
+            db.add_string(key, sum.as_bytes());
             sum
         }
     };

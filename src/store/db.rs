@@ -9,6 +9,7 @@ use super::error::CommandError;
 use super::shard::{Record, Shard};
 use super::usage::SHARDS;
 use super::value::{Kind, Value};
+use crate::stamp::Stamping;
 
 /// The shards a command holds.
 pub(super) enum Guards<'a> {
@@ -28,6 +29,8 @@ pub(super) struct Db<'a> {
     /// The key whose hash was needed to find the shard, so that it is not computed twice.
     first: &'a [u8],
     first_hash: u64,
+    /// What the command is told of stamps, and what it is to tell.
+    stamping: &'a mut Stamping,
     /// Large values that were removed: dropped last, when the shards are no longer locked.
     removed: Vec<Record>,
 }
@@ -63,9 +66,16 @@ impl<'a> Db<'a> {
         guards: Guards<'a>,
         now_ms: u64,
         first: (&'a [u8], u64),
+        stamping: &'a mut Stamping,
     ) -> Db<'a> {
         let (first, first_hash) = first;
-        Db { store, guards, now_ms, first, first_hash, removed: Vec::new() }
+        let mut guards = guards;
+        match &mut guards {
+            Guards::Visit => {}
+            Guards::One(_, shard) => shard.begin(stamping, now_ms),
+            Guards::Many(held) => held.iter_mut().for_each(|(_, s)| s.begin(stamping, now_ms)),
+        }
+        Db { store, guards, now_ms, first, first_hash, stamping, removed: Vec::new() }
     }
 
     /// Milliseconds since the epoch.
@@ -147,14 +157,29 @@ impl<'a> Db<'a> {
     }
 
     /// Sets the string at `key`, whatever it held; `expiry` says what becomes of its expiry.
-    /// The record is for what lies beside the value.
-    pub(super) fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> &mut Record {
+    /// Nothing happens when the key was written later.
+    pub(super) fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
+        self.set_item(key, value, 0, expiry);
+    }
+
+    /// As [`Db::set_string`], with a memcache client's flags. False when nothing happened.
+    pub(super) fn set_item(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        flags: u32,
+        expiry: Expiry,
+    ) -> bool {
         let now_ms = self.now_ms;
         let (shard, hash) = self.shard_for(key);
-        let at = match shard.find(hash, key, now_ms) {
+        let found = shard.find(hash, key, now_ms);
+        if shard.outruns(found, key, Some(value)) {
+            return false;
+        }
+        let at = match found {
             Some(at) => {
                 let record = shard.record_mut(at);
-                record.flags = 0;
+                record.flags = flags;
                 match &mut record.value {
                     Value::Str(old) => old.set(value),
                     other => *other = Value::Str(Blob::new(value)),
@@ -162,18 +187,31 @@ impl<'a> Db<'a> {
                 shard.commit(at);
                 at
             }
-            None => shard.insert(hash, key, Value::Str(Blob::new(value)), now_ms),
+            None => {
+                let at = shard.insert(hash, key, Value::Str(Blob::new(value)), now_ms);
+                shard.record_mut(at).flags = flags;
+                at
+            }
         };
         match expiry {
             Expiry::Keep => {}
             Expiry::Never => shard.set_expiry(at, 0),
             Expiry::At(ms) => shard.set_expiry(at, ms),
         }
-        shard.record_mut(at)
+        true
+    }
+
+    /// Adds a string at `key`, which is absent. Unlike [`Db::set_string`] this is the beginning of
+    /// a value that commands change in the order they come.
+    pub(super) fn add_string(&mut self, key: &[u8], value: &[u8]) {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        shard.insert(hash, key, Value::Str(Blob::new(value)), now_ms);
     }
 
     /// Puts `value` at `key`, whatever it held, without an expiry. An empty collection removes
-    /// the key. True when `key` holds a value now.
+    /// the key. True when that was done and `key` holds `value` now; nothing happens when the key
+    /// was written later.
     pub(super) fn put(&mut self, key: &[u8], value: Value) -> bool {
         if value.is_spent() {
             self.remove(key);
@@ -181,7 +219,15 @@ impl<'a> Db<'a> {
         }
         let now_ms = self.now_ms;
         let (shard, hash) = self.shard_for(key);
-        match shard.find(hash, key, now_ms) {
+        let found = shard.find(hash, key, now_ms);
+        let text = match &value {
+            Value::Str(text) => text.as_slice(),
+            Value::Hash(_) | Value::List(_) | Value::Set(_) | Value::ZSet(_) => &[],
+        };
+        if shard.outruns(found, key, Some(text)) {
+            return false;
+        }
+        match found {
             Some(at) => {
                 let record = shard.record_mut(at);
                 record.value = value;
@@ -196,12 +242,27 @@ impl<'a> Db<'a> {
         true
     }
 
-    /// Takes the record at `key` out.
+    /// Takes the record at `key` out; `None` when it is absent, or was written later.
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<Record> {
         let now_ms = self.now_ms;
         let (shard, hash) = self.shard_for(key);
-        let at = shard.find(hash, key, now_ms)?;
-        Some(shard.remove_at(at))
+        let found = shard.find(hash, key, now_ms);
+        if shard.outruns(found, key, None) {
+            return None;
+        }
+        if found.is_none() {
+            shard.note_removal(key);
+        }
+        found.map(|at| shard.remove_at(at))
+    }
+
+    /// Lets what the command does to `key` follow what others did, whatever its stamp: for one
+    /// whose outcome depends on what is there, and is told to other replicas.
+    pub(super) fn follow(&mut self, key: &[u8]) {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        let at = shard.find(hash, key, now_ms);
+        shard.follow(at, key);
     }
 
     /// Removes `key`; false when it is absent. A collection is dropped after the command.
@@ -253,7 +314,13 @@ impl<'a> Db<'a> {
     pub(super) fn visit<R>(&mut self, number: usize, f: impl FnOnce(&mut Shard) -> R) -> R {
         debug_assert!(number < SHARDS);
         match &mut self.guards {
-            Guards::Visit => f(&mut self.store.lock(number as u8)),
+            Guards::Visit => {
+                let mut shard = self.store.lock(number as u8);
+                shard.begin(self.stamping, self.now_ms);
+                let result = f(&mut shard);
+                shard.turn().report(self.stamping);
+                result
+            }
             Guards::One(..) | Guards::Many(_) => f(self.held(number as u8)),
         }
     }
@@ -279,6 +346,19 @@ impl<'a> Db<'a> {
             Guards::One(..) | Guards::Visit => {
                 unreachable!("the key spec of the command covers its keys")
             }
+        }
+    }
+}
+
+impl Drop for Db<'_> {
+    fn drop(&mut self) {
+        if self.stamping.own.is_none() {
+            return;
+        }
+        match &self.guards {
+            Guards::Visit => {}
+            Guards::One(_, shard) => shard.turn().report(self.stamping),
+            Guards::Many(held) => held.iter().for_each(|(_, s)| s.turn().report(self.stamping)),
         }
     }
 }

@@ -183,9 +183,8 @@ fn restore(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult 
     let ttl = u64::try_from(ttl).map_err(|_| CommandError::RestoreTtl)?;
     let body = checked(payload).ok_or(CommandError::DumpChecksum)?;
     let value = dump_read::value(body, db.string_bytes_max()).ok_or(CommandError::DumpFormat)?;
-    db.put(key, value);
     let base = if options.absolute { 0 } else { db.now_ms() };
-    if ttl != 0 {
+    if db.put(key, value) && ttl != 0 {
         keys::expire(db, key, Expiry::At(base.saturating_add(ttl)));
     }
     reply::ok(out);

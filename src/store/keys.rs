@@ -72,8 +72,7 @@ fn rename_key(db: &mut Db<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bo
 }
 
 fn put_with_expiry(db: &mut Db<'_>, key: &[u8], value: Value, expire_at_ms: u64) {
-    db.put(key, value);
-    if expire_at_ms != 0 {
+    if db.put(key, value) && expire_at_ms != 0 {
         db.set_expiry(key, expire_at_ms);
     }
 }

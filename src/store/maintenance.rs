@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::db::{Db, Guards};
 use super::keyspace;
 use super::{Eviction, MemoryStore, PresenceEvent, SHARDS, StoreCounters, WaitToken};
+use crate::stamp::Stamping;
 
 /// Keys compared for one eviction.
 const EVICTION_SAMPLES: usize = 8;
@@ -37,7 +38,8 @@ impl MemoryStore {
         now_ms: u64,
         keys: &mut Vec<Box<[u8]>>,
     ) -> u64 {
-        let mut db = Db::new(self, Guards::Visit, now_ms, (&[], 0));
+        let mut unstamped = Stamping::default();
+        let mut db = Db::new(self, Guards::Visit, now_ms, (&[], 0), &mut unstamped);
         keyspace::walk(&mut db, cursor, count, |entry| keys.push(entry.key.as_slice().into()))
     }
 
@@ -80,6 +82,7 @@ impl MemoryStore {
                 misses: sum.misses + one.misses,
                 expired: sum.expired + one.expired,
                 evicted: sum.evicted + one.evicted,
+                tombstones: sum.tombstones + one.tombstones,
             }
         })
     }

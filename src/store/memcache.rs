@@ -15,6 +15,7 @@ use super::settings::Eviction;
 use super::shard::Record;
 use super::usage::SHARDS;
 use super::value::Value;
+use crate::stamp::Stamping;
 
 /// Up to this many seconds a time of expiry counts from now; above it is Unix time.
 const RELATIVE_MAX_S: i64 = 60 * 60 * 24 * 30;
@@ -34,6 +35,12 @@ const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
 const NO_DELAY: &str = "SERVER_ERROR a delayed flush_all is not supported by the embedded store";
 
+/// When a request is carried out: milliseconds since the epoch, and among other writes.
+struct Now<'a> {
+    ms: u64,
+    stamping: &'a mut Stamping,
+}
+
 /// A reply line, or the error line it is refused with.
 type Line = Result<&'static str, &'static str>;
 
@@ -46,25 +53,27 @@ impl MemoryStore {
         args: &Args<'_>,
         data: Option<&[u8]>,
         now_ms: u64,
+        stamping: &mut Stamping,
         out: &mut OutBuf,
     ) {
+        let now = &mut Now { ms: now_ms, stamping };
         let line = match (args.get(0).unwrap_or_default(), data) {
-            (b"get", None) => self.get(args.tail(1), false, now_ms, out),
-            (b"gets", None) => self.get(args.tail(1), true, now_ms, out),
-            (b"gat", None) => self.get_and_touch(args, false, now_ms, out),
-            (b"gats", None) => self.get_and_touch(args, true, now_ms, out),
-            (verb, Some(data)) => self.store_item(verb, args, data, now_ms),
-            (b"incr", None) => return self.count(args, true, now_ms, out),
-            (b"decr", None) => return self.count(args, false, now_ms, out),
-            (b"delete", None) => self.delete(args, now_ms),
-            (b"touch", None) => self.touch(args, now_ms),
-            (b"flush_all", None) => self.flush_all(args),
+            (b"get", None) => self.get(args.tail(1), false, now, out),
+            (b"gets", None) => self.get(args.tail(1), true, now, out),
+            (b"gat", None) => self.get_and_touch(args, false, now, out),
+            (b"gats", None) => self.get_and_touch(args, true, now, out),
+            (verb, Some(data)) => self.store_item(verb, args, data, now),
+            (b"incr", None) => return self.count(args, true, now, out),
+            (b"decr", None) => return self.count(args, false, now, out),
+            (b"delete", None) => self.delete(args, now),
+            (b"touch", None) => self.touch(args, now),
+            (b"flush_all", None) => self.flush_all(args, now),
             _ => Err(ERROR),
         };
         put_line(out, line.unwrap_or_else(|error| error));
     }
 
-    fn get(&self, keys: Args<'_>, with_cas: bool, now_ms: u64, out: &mut OutBuf) -> Line {
+    fn get(&self, keys: Args<'_>, with_cas: bool, now: &mut Now<'_>, out: &mut OutBuf) -> Line {
         if keys.is_empty() {
             return Err(ERROR);
         }
@@ -72,7 +81,7 @@ impl MemoryStore {
             return Err(BAD_FORMAT);
         }
         for key in keys.iter() {
-            put_value(&mut self.open_key(key, now_ms), key, with_cas, out);
+            put_value(&mut self.open_key(key, now.ms, now.stamping), key, with_cas, out);
         }
         Ok("END")
     }
@@ -81,18 +90,18 @@ impl MemoryStore {
         &self,
         args: &Args<'_>,
         with_cas: bool,
-        now_ms: u64,
+        now: &mut Now<'_>,
         out: &mut OutBuf,
     ) -> Line {
         if args.len() < 3 {
             return Err(ERROR);
         }
-        let expiry = expiry(args.get(1), now_ms)?;
+        let expiry = expiry(args.get(1), now.ms)?;
         if args.tail(2).iter().any(|key| key.len() > KEY_BYTES_MAX) {
             return Err(BAD_FORMAT);
         }
         for key in args.tail(2).iter() {
-            let mut db = self.open_key(key, now_ms);
+            let mut db = self.open_key(key, now.ms, now.stamping);
             put_value(&mut db, key, with_cas, out);
             if item(&mut db, key).is_some() {
                 touch_item(&mut db, key, expiry);
@@ -102,21 +111,22 @@ impl MemoryStore {
     }
 
     /// SET and its family.
-    fn store_item(&self, verb: &[u8], args: &Args<'_>, data: &[u8], now_ms: u64) -> Line {
+    fn store_item(&self, verb: &[u8], args: &Args<'_>, data: &[u8], now: &mut Now<'_>) -> Line {
         let key = args.get(1).filter(|key| key.len() <= KEY_BYTES_MAX).ok_or(BAD_FORMAT)?;
         let flags = args.get(2).and_then(number::<u32>).ok_or(BAD_FORMAT)?;
-        let expiry = expiry(args.get(3), now_ms).map_err(|_| BAD_FORMAT)?;
+        let expiry = expiry(args.get(3), now.ms).map_err(|_| BAD_FORMAT)?;
         if data.len() > self.settings.string_bytes_max {
             return Err(TOO_LARGE);
         }
         if self.settings.eviction == Eviction::Refuse && self.usage.is_full() {
             return Err(OUT_OF_MEMORY);
         }
-        let mut db = self.open_key(key, now_ms);
+        let mut db = self.open_key(key, now.ms, now.stamping);
         let old = item(&mut db, key).map(Record::version);
         let set = |mut db: Db<'_>| {
-            db.set_string(key, data, expiry).flags = flags;
-            drop_if_over(&mut db, key, expiry);
+            if db.set_item(key, data, flags, expiry) {
+                drop_if_over(&mut db, key, expiry);
+            }
         };
         let line = match (verb, old) {
             (b"set", _) | (b"add", None) | (b"replace", Some(_)) => {
@@ -139,17 +149,17 @@ impl MemoryStore {
             _ => Err(ERROR),
         };
         if self.usage.is_over() {
-            self.evict(now_ms);
+            self.evict(now.ms);
         }
         line
     }
 
     /// INCR and DECR.
-    fn count(&self, args: &Args<'_>, up: bool, now_ms: u64, out: &mut OutBuf) {
+    fn count(&self, args: &Args<'_>, up: bool, now: &mut Now<'_>, out: &mut OutBuf) {
         let key = args.get(1).unwrap_or_default();
         let delta = args.get(2).and_then(number::<u64>);
         let answer = delta.ok_or(BAD_DELTA).and_then(|delta| {
-            let mut db = self.open_key(key, now_ms);
+            let mut db = self.open_key(key, now.ms, now.stamping);
             if item(&mut db, key).is_none() {
                 return Err(NOT_FOUND);
             }
@@ -172,9 +182,9 @@ impl MemoryStore {
         }
     }
 
-    fn delete(&self, args: &Args<'_>, now_ms: u64) -> Line {
+    fn delete(&self, args: &Args<'_>, now: &mut Now<'_>) -> Line {
         let key = args.get(1).ok_or(ERROR)?;
-        let mut db = self.open_key(key, now_ms);
+        let mut db = self.open_key(key, now.ms, now.stamping);
         match item(&mut db, key).is_some() {
             true => {
                 db.remove(key);
@@ -184,10 +194,10 @@ impl MemoryStore {
         }
     }
 
-    fn touch(&self, args: &Args<'_>, now_ms: u64) -> Line {
+    fn touch(&self, args: &Args<'_>, now: &mut Now<'_>) -> Line {
         let key = args.get(1).ok_or(ERROR)?;
-        let expiry = expiry(args.get(2), now_ms)?;
-        let mut db = self.open_key(key, now_ms);
+        let expiry = expiry(args.get(2), now.ms)?;
+        let mut db = self.open_key(key, now.ms, now.stamping);
         match item(&mut db, key).is_some() {
             true => {
                 touch_item(&mut db, key, expiry);
@@ -197,14 +207,17 @@ impl MemoryStore {
         }
     }
 
-    fn flush_all(&self, args: &Args<'_>) -> Line {
+    fn flush_all(&self, args: &Args<'_>, now: &mut Now<'_>) -> Line {
         match args.get(1) {
             None | Some(b"0" | b"noreply") => {}
             Some(_) => return Err(NO_DELAY),
         }
         for number in 0..SHARDS {
-            // A statement of its own: the lock is gone when the keys are dropped.
-            let removed = self.lock(number as u8).clear();
+            let mut shard = self.lock(number as u8);
+            shard.begin(now.stamping, now.ms);
+            let removed = shard.clear();
+            // The lock is gone when the keys are dropped.
+            drop(shard);
             drop(removed);
         }
         Ok("OK")

@@ -6,6 +6,7 @@
 //!
 //! Replies are RESP2 and, errors included, those of redis-server 7.0: a differential test compares
 //! every one. Time is a parameter and only moves what expires; random picks come from a seed.
+//! A write may carry a stamp, which says its place among the writes of all replicas (`stamps`).
 //! Nothing is kept on disk. What is not here is an error in words or Redis's own for an unknown
 //! command: scripts and functions, streams, geo, HyperLogLog, publish and subscribe, and SORT by or
 //! with other keys. A watched key that was absent, appeared and went again counts as unchanged, and
@@ -50,6 +51,7 @@ mod sets;
 mod settings;
 mod shard;
 mod sort;
+mod stamps;
 mod strings;
 mod transaction;
 mod ttl;
@@ -70,6 +72,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::proto::args::Args;
 use crate::proto::outbuf::OutBuf;
+use crate::stamp::Stamping;
 
 use command::{Command, CommandTable, Effect, Keys};
 use db::{Db, Guards, shard_of};
@@ -148,15 +151,33 @@ impl MemoryStore {
     /// Runs one command: `args` with the name first. Appends exactly one RESP2 reply to `out`.
     /// `now_ms` is wall-clock time in milliseconds since the epoch.
     pub fn execute(&self, args: &Args<'_>, now_ms: u64, out: &mut OutBuf) {
-        if let Err(error) = self.run(args, now_ms, out) {
+        self.execute_stamped(args, now_ms, &mut Stamping::default(), out);
+    }
+
+    /// The same for a command that has a stamp or asks for those of its keys.
+    #[inline]
+    pub fn execute_stamped(
+        &self,
+        args: &Args<'_>,
+        now_ms: u64,
+        stamping: &mut Stamping,
+        out: &mut OutBuf,
+    ) {
+        if let Err(error) = self.run(args, now_ms, stamping, out) {
             reply::error(out, &error);
         }
     }
 
-    fn run(&self, args: &Args<'_>, now_ms: u64, out: &mut OutBuf) -> CommandResult {
+    fn run(
+        &self,
+        args: &Args<'_>,
+        now_ms: u64,
+        stamping: &mut Stamping,
+        out: &mut OutBuf,
+    ) -> CommandResult {
         let command = self.command_of(args)?;
         self.check_room(command)?;
-        let mut db = self.open(command.keys, args, now_ms);
+        let mut db = self.open(command.keys, args, now_ms, stamping);
         let result = (command.run)(&mut db, args, out);
         drop(db);
         self.make_room(command, now_ms);
@@ -174,9 +195,15 @@ impl MemoryStore {
 
     /// Locks what a command needs.
     #[inline]
-    fn open<'a>(&'a self, keys: Keys, args: &Args<'a>, now_ms: u64) -> Db<'a> {
+    fn open<'a>(
+        &'a self,
+        keys: Keys,
+        args: &Args<'a>,
+        now_ms: u64,
+        stamping: &'a mut Stamping,
+    ) -> Db<'a> {
         if let (Keys::One, Some(key)) = (keys, args.get(1)) {
-            return self.open_key(key, now_ms);
+            return self.open_key(key, now_ms, stamping);
         }
         let mut needed = ShardSet::default();
         let mut first: (&[u8], u64) = (&[], 0);
@@ -184,15 +211,15 @@ impl MemoryStore {
             first = (key, hash_of(key));
             needed.add(shard_of(first.1));
         });
-        Db::new(self, self.lock_all(&needed), now_ms, first)
+        Db::new(self, self.lock_all(&needed), now_ms, first, stamping)
     }
 
     /// Locks the shard of one key.
     #[inline]
-    fn open_key<'a>(&'a self, key: &'a [u8], now_ms: u64) -> Db<'a> {
+    fn open_key<'a>(&'a self, key: &'a [u8], now_ms: u64, stamping: &'a mut Stamping) -> Db<'a> {
         let hash = hash_of(key);
         let number = shard_of(hash);
-        Db::new(self, Guards::One(number, self.lock(number)), now_ms, (key, hash))
+        Db::new(self, Guards::One(number, self.lock(number)), now_ms, (key, hash), stamping)
     }
 
     fn lock_all(&self, needed: &ShardSet) -> Guards<'_> {

@@ -13,6 +13,10 @@ pub struct StoreSettings {
     pub string_bytes_max: usize,
     /// Presence events kept per shard until they are drained; 0 turns them off.
     pub events_max: usize,
+    /// Most removed keys whose stamps are remembered; 0 turns that off.
+    pub tombstones_max: usize,
+    /// How long they are remembered, in milliseconds.
+    pub tombstone_age_ms: u64,
     /// Seed of every random pick: eviction samples, RANDOMKEY, SPOP and the like.
     pub seed: u64,
 }
@@ -25,6 +29,8 @@ impl Default for StoreSettings {
             eviction: Eviction::AllKeysLru,
             string_bytes_max: 512 * 1024 * 1024,
             events_max: 0,
+            tombstones_max: 1_000_000,
+            tombstone_age_ms: 3 * 60 * 60 * 1000,
             seed: 0,
         }
     }
@@ -58,4 +64,6 @@ pub struct StoreCounters {
     pub expired: u64,
     /// Keys that went because of a limit.
     pub evicted: u64,
+    /// Removed keys whose stamps are remembered.
+    pub tombstones: u64,
 }

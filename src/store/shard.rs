@@ -9,12 +9,14 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use super::blob::Blob;
-use super::dict::{Dict, Entry};
+use super::dict::{Dict, Entry, hash_of};
 use super::events::{EventRing, PresenceEvent};
 use super::settings::{StoreCounters, StoreSettings};
-use super::usage::{Unreported, Usage};
+use super::stamps::{Tombstones, Turn};
+use super::usage::{SHARDS, Unreported, Usage};
 use super::value::Value;
 use super::waiters::Waiters;
+use crate::stamp::{Stamp, Stamping};
 
 /// Memory is charged to a key in units of this many bytes, so that 32 bits reach 64 GiB.
 const CHARGE_UNIT: usize = 16;
@@ -30,6 +32,8 @@ pub(super) struct Record {
     expire_at_ms: u64,
     /// Number of the change that made this state; unique in the shard.
     version: u64,
+    /// Of the last write that had one.
+    stamp: Stamp,
     /// Access clock at the last use.
     access: u32,
     /// A memcache client's flags; 0 for everybody else.
@@ -57,6 +61,8 @@ pub(super) struct Shard {
     due: BinaryHeap<Reverse<(u64, u32)>>,
     volatile: usize,
     version: u64,
+    turn: Turn,
+    tombstones: Tombstones,
     bytes: usize,
     unreported: Unreported,
     usage: Arc<Usage>,
@@ -73,6 +79,11 @@ impl Shard {
             due: BinaryHeap::new(),
             volatile: 0,
             version: 0,
+            turn: Turn::default(),
+            tombstones: Tombstones::new(
+                settings.tombstones_max.div_ceil(SHARDS),
+                settings.tombstone_age_ms,
+            ),
             bytes: 0,
             unreported: Unreported::default(),
             usage,
@@ -84,9 +95,38 @@ impl Shard {
         }
     }
 
+    /// A command begins.
+    #[inline]
+    pub(super) fn begin(&mut self, stamping: &Stamping, now_ms: u64) {
+        self.turn = Turn::new(stamping, self.version, now_ms);
+    }
+
+    /// The command at hand.
+    pub(super) fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
     /// Position of a key that is alive; one whose time is over goes now.
     #[inline]
     pub(super) fn find(&mut self, hash: u32, key: &[u8], now_ms: u64) -> Option<usize> {
+        let at = self.find_alive(hash, key, now_ms);
+        if self.turn.wanted {
+            let stamp = self.stamp_of(at, key);
+            self.turn.meet(stamp);
+        }
+        at
+    }
+
+    fn stamp_of(&self, at: Option<usize>, key: &[u8]) -> Stamp {
+        match at {
+            Some(at) => self.keys.at(at).value.stamp.max(Stamp::OLDEST),
+            None if self.tombstones.is_empty() => Stamp::NONE,
+            None => self.tombstones.of(hash_of(key)),
+        }
+    }
+
+    #[inline]
+    fn find_alive(&mut self, hash: u32, key: &[u8], now_ms: u64) -> Option<usize> {
         let at = self.keys.find_hashed(hash, key)?;
         let record = self.keys.at_mut(at);
         record.access = (now_ms >> ACCESS_SHIFT) as u32;
@@ -127,12 +167,53 @@ impl Shard {
         self.keys.len()
     }
 
+    /// True when the command at hand must not write the whole value of `key`, which is at `at`:
+    /// that was written later. Of two writes of one stamp the string with the greater digest
+    /// stays, and a value stays before a removal (`value` is `None`), so that all replicas end
+    /// with the same one.
+    pub(super) fn outruns(&mut self, at: Option<usize>, key: &[u8], value: Option<&[u8]>) -> bool {
+        let own = self.turn.own;
+        if own.is_none() {
+            return false;
+        }
+        let last = self.stamp_of(at, key);
+        let outrun = match at.map(|at| &self.keys.at(at).value) {
+            Some(record) if own == last && record.version <= self.turn.since => {
+                match (&record.value, value) {
+                    (Value::Str(old), Some(new)) => hash_of(new) < hash_of(old.as_slice()),
+                    (_, Some(_)) => false,
+                    (_, None) => true,
+                }
+            }
+            _ => own < last,
+        };
+        self.turn.outrun |= outrun;
+        outrun
+    }
+
+    /// Lets the command at hand follow the last write of `key`, whatever its own stamp says: its
+    /// outcome depends on what is there.
+    pub(super) fn follow(&mut self, at: Option<usize>, key: &[u8]) {
+        let last = self.stamp_of(at, key);
+        if !self.turn.own.is_none() && self.turn.own <= last {
+            self.turn.own = last.next();
+        }
+    }
+
+    /// Notes that `key`, which is absent, was removed.
+    pub(super) fn note_removal(&mut self, key: &[u8]) {
+        if !self.turn.own.is_none() {
+            self.tombstones.add(hash_of(key), self.turn.own, self.turn.now_ms);
+        }
+    }
+
     /// Adds a key that is not there.
     pub(super) fn insert(&mut self, hash: u32, key: &[u8], value: Value, now_ms: u64) -> usize {
         let record = Record {
             value,
             expire_at_ms: 0,
             version: 0,
+            stamp: Stamp::NONE,
             access: (now_ms >> ACCESS_SHIFT) as u32,
             flags: 0,
             charged: 0,
@@ -142,6 +223,12 @@ impl Shard {
             self.events.push(PresenceEvent::Appeared(key.into()));
         }
         self.waiters.key_appeared(key);
+        if !self.tombstones.is_empty() {
+            let hash = hash_of(key);
+            if self.tombstones.of(hash) <= self.turn.own {
+                self.tombstones.remove(hash);
+            }
+        }
         self.usage.add(&mut self.unreported, 0, 1);
         self.commit(at);
         at
@@ -162,9 +249,10 @@ impl Shard {
             Value::Hash(hash) => hash.next_expiry_ms(),
             Value::Str(_) | Value::List(_) | Value::Set(_) | Value::ZSet(_) => 0,
         };
-        let version = self.version;
+        let (version, stamp) = (self.version, self.turn.own);
         let record = self.keys.at_mut(at);
         record.version = version;
+        record.stamp = record.stamp.max(stamp);
         let charged = bytes.div_ceil(CHARGE_UNIT) as u32;
         let change = i64::from(charged) - i64::from(record.charged);
         record.charged = charged;
@@ -190,8 +278,17 @@ impl Shard {
         }
     }
 
-    /// Takes a key out and returns what it held.
+    /// Removes a key and returns what it held.
     pub(super) fn remove_at(&mut self, at: usize) -> Record {
+        let Entry { key, value, .. } = self.keys.at(at);
+        let stamp = value.stamp.max(self.turn.own);
+        if !stamp.is_none() {
+            self.tombstones.add(hash_of(key.as_slice()), stamp, self.turn.now_ms);
+        }
+        self.take_out(at)
+    }
+
+    fn take_out(&mut self, at: usize) -> Record {
         let Entry { key, value, .. } = self.keys.remove_at(at);
         self.version += 1;
         self.volatile -= usize::from(value.expire_at_ms != 0);
@@ -208,6 +305,7 @@ impl Shard {
         let keys = self.keys.len() as i64;
         let removed = std::mem::take(&mut self.keys);
         self.due = BinaryHeap::new();
+        self.tombstones.add_all(self.turn.own, self.turn.now_ms);
         self.volatile = 0;
         self.version += 1;
         self.charge(-(self.bytes as i64), -keys);
@@ -218,6 +316,8 @@ impl Shard {
     /// Expires what is due, at most `budget` keys and fields' hashes; returns how many were
     /// looked at.
     pub(super) fn sweep(&mut self, now_ms: u64, budget: usize) -> usize {
+        self.begin(&Stamping::default(), now_ms);
+        self.tombstones.forget_old(now_ms);
         for looked_at in 0..budget {
             match self.due.peek() {
                 Some(&Reverse((due_ms, hash))) if due_ms < now_ms => {
@@ -244,7 +344,8 @@ impl Shard {
         });
         let oldest = allowed.max_by_key(|&at| now.wrapping_sub(self.keys.at(at).value.access));
         if let Some(at) = oldest {
-            self.remove_at(at);
+            // It is forgotten, not removed: other replicas still have it.
+            self.take_out(at);
             self.counters.evicted += 1;
         }
         oldest.is_some()
@@ -291,6 +392,7 @@ impl Shard {
             keys: self.keys.len() as u64,
             volatile_keys: self.volatile as u64,
             bytes: self.bytes as u64,
+            tombstones: self.tombstones.len() as u64,
             ..self.counters
         }
     }

@@ -53,6 +53,9 @@ fn set(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
         }
         false => (options.nx || options.xx) && db.exists(key),
     };
+    if options.get || options.nx || options.xx {
+        db.follow(key);
+    }
     let allowed = if found { !options.nx } else { !options.xx };
     if allowed {
         db.set_string(key, value, expiry);
@@ -68,6 +71,7 @@ fn set(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
 fn setnx(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
     let absent = !db.exists(&args[1]);
     if absent {
+        db.follow(&args[1]);
         db.set_string(&args[1], &args[2], Expiry::Never);
     }
     reply::int(out, i64::from(absent));
@@ -160,6 +164,7 @@ fn msetnx(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
     }
     let absent = args.tail(1).iter().step_by(2).all(|key| !db.exists(key));
     if absent {
+        args.tail(1).iter().step_by(2).for_each(|key| db.follow(key));
         set_pairs(db, args);
     }
     reply::int(out, i64::from(absent));

@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::proto::args::Span;
+use crate::stamp::Stamp;
+
+mod stamps;
 
 /// Milliseconds since the epoch at which every test begins.
 const NOW: u64 = 1_700_000_000_000;
@@ -243,7 +246,7 @@ fn a_block_runs_whole_or_not_at_all() {
     let version = store.version_of(b"w", NOW);
     let watched = [Watched { key: b"w"[..].into(), version }];
     let mut out = OutBuf::new();
-    assert!(store.execute_block(&block, &watched, NOW, &mut out));
+    assert!(store.execute_block(&block, &watched, NOW, &mut Stamping::default(), &mut out));
     assert_eq!(
         drain(out),
         "*6 +OK :2 -ERR unknown command 'LPUSH2', with args beginning with: 'a'  \
@@ -251,7 +254,7 @@ fn a_block_runs_whole_or_not_at_all() {
     );
     run(&store, "SET w x PX 10");
     let mut out = OutBuf::new();
-    assert!(!store.execute_block(&block, &watched, NOW, &mut out));
+    assert!(!store.execute_block(&block, &watched, NOW, &mut Stamping::default(), &mut out));
     assert_eq!(drain(out), "*-1");
     let version = store.version_of(b"w", NOW);
     assert_ne!(version, 0);
@@ -343,7 +346,13 @@ fn commands_of_several_keys_are_atomic_and_do_not_deadlock() {
                     ];
                     let requests = lines.map(|line| Request::words(&line));
                     let block = requests.each_ref().map(Request::args);
-                    store.execute_block(&block, &[], NOW, &mut OutBuf::new());
+                    store.execute_block(
+                        &block,
+                        &[],
+                        NOW,
+                        &mut Stamping::default(),
+                        &mut OutBuf::new(),
+                    );
                     run(store, &format!("COPY account{to} copy{from} REPLACE"));
                     run(store, "DBSIZE");
                 }

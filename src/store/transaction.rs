@@ -9,6 +9,7 @@ use super::dict::hash_of;
 use super::shard::Record;
 use super::waiters::WaitToken;
 use super::{MemoryStore, SHARDS, ShardSet, reply};
+use crate::stamp::Stamping;
 
 /// A key under WATCH and the version it had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Watched {
 impl MemoryStore {
     /// A number that changes whenever the key does; 0 while it is absent.
     pub fn version_of(&self, key: &[u8], now_ms: u64) -> u64 {
-        self.open_key(key, now_ms).peek(key).map_or(0, Record::version)
+        self.open_key(key, now_ms, &mut Stamping::default()).peek(key).map_or(0, Record::version)
     }
 
     /// Runs `commands` as one: nothing of anybody else happens between them. Appends one array
@@ -33,9 +34,10 @@ impl MemoryStore {
         commands: &[Args<'_>],
         watched: &[Watched],
         now_ms: u64,
+        stamping: &mut Stamping,
         out: &mut OutBuf,
     ) -> bool {
-        let mut db = self.open_block(commands, watched, now_ms);
+        let mut db = self.open_block(commands, watched, now_ms, stamping);
         let changed = |w: &Watched| db.peek(&w.key).map_or(0, |r| r.version()) != w.version;
         if watched.iter().any(changed) {
             reply::nil_array(out);
@@ -60,7 +62,13 @@ impl MemoryStore {
         true
     }
 
-    fn open_block<'a>(&'a self, commands: &[Args<'a>], watched: &[Watched], now_ms: u64) -> Db<'a> {
+    fn open_block<'a>(
+        &'a self,
+        commands: &[Args<'a>],
+        watched: &[Watched],
+        now_ms: u64,
+        stamping: &'a mut Stamping,
+    ) -> Db<'a> {
         let mut needed = ShardSet::default();
         for Watched { key, .. } in watched {
             needed.add(shard_of(hash_of(key)));
@@ -74,7 +82,7 @@ impl MemoryStore {
                 keys => command::for_each_key(keys, args, |k| needed.add(shard_of(hash_of(k)))),
             }
         }
-        Db::new(self, self.lock_all(&needed), now_ms, (&[], 0))
+        Db::new(self, self.lock_all(&needed), now_ms, (&[], 0), stamping)
     }
 
     /// Remembers that the client `token` waits for one of `keys` to appear, unless one of them is
@@ -82,7 +90,8 @@ impl MemoryStore {
     pub fn wait_for(&self, keys: &[&[u8]], token: WaitToken, now_ms: u64) -> bool {
         let mut needed = ShardSet::default();
         keys.iter().for_each(|key| needed.add(shard_of(hash_of(key))));
-        let mut db = Db::new(self, self.lock_all(&needed), now_ms, (&[], 0));
+        let mut unstamped = Stamping::default();
+        let mut db = Db::new(self, self.lock_all(&needed), now_ms, (&[], 0), &mut unstamped);
         if keys.iter().any(|key| db.exists(key)) {
             return false;
         }

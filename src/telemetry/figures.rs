@@ -121,5 +121,6 @@ pub fn of_store(c: &StoreCounters) -> Vec<Figure> {
         counter("store_misses", "Reads that did not", c.misses),
         counter("store_expired", "Keys that went because their time was over", c.expired),
         counter("store_evicted", "Keys that went because of a limit", c.evicted),
+        gauge("store_tombstones", "Removed keys whose stamps are remembered", c.tombstones),
     ]
 }

@@ -16,5 +16,6 @@ mod faults;
 mod keys_land;
 mod membership;
 mod mixed;
+mod newest;
 mod ring;
 mod wire;

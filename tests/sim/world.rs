@@ -97,7 +97,7 @@ impl World {
     /// The time as node `n` sees it.
     pub(crate) fn time(&self, n: usize) -> Now {
         let mono_us = self.now_us + self.nodes[n].skew_us;
-        Now { mono_us, wall_ms: WALL_START_MS + mono_us / 1000 }
+        Now { mono_us, wall_us: WALL_START_MS * 1000 + mono_us }
     }
 
     /// Plans a task.
@@ -227,7 +227,7 @@ impl World {
         if !self.stores[node].serves() {
             return;
         }
-        let wall_ms = self.time(node).wall_ms;
+        let wall_ms = self.time(node).wall_ms();
         loop {
             match self.take(link, side) {
                 Some(bytes) if bytes.is_empty() => break,
@@ -412,7 +412,7 @@ impl World {
             Some(data) => data.as_ref(),
             None => &self.stores[n].data,
         };
-        brief(&execute(data, &args, self.time(n).wall_ms))
+        brief(&execute(data, &args, self.time(n).wall_ms()))
     }
 
     /// The same for several nodes.

@@ -15,6 +15,7 @@ use redis::Redis;
 use reply::Reply;
 use torc::proto::args::{Args, Span};
 use torc::proto::outbuf::OutBuf;
+use torc::stamp::Stamping;
 use torc::store::{MemoryStore, StoreSettings};
 
 /// Commands of a normal run.
@@ -233,7 +234,13 @@ impl Pair {
         let mut out = OutBuf::new();
         let requests: Vec<_> = block.iter().map(spans).collect();
         let block_args: Vec<_> = requests.iter().map(|(bytes, s)| Args::new(bytes, s)).collect();
-        assert!(self.store.execute_block(&block_args, &[], self.now_ms, &mut out));
+        assert!(self.store.execute_block(
+            &block_args,
+            &[],
+            self.now_ms,
+            &mut Stamping::default(),
+            &mut out
+        ));
         let got = Reply::parse_whole(&drain(out));
         let exact = self.redis.version >= (7, 2);
         let shown: Vec<_> = block.iter().map(show).collect();

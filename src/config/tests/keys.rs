@@ -145,7 +145,7 @@ fn own_settings_are_read() {
         "data_dir: /var/lib/torc",
         "auth: {requirepass: secret1}",
         "cluster: {name: blue, gossip: off, phi_threshold: 9.5, secret: key}",
-        "embedded: {memory_bytes_max: 2gb, keys_max: 10}",
+        "embedded: {memory_bytes_max: 2gb, keys_max: 10, tombstones_max: 5}",
         "limits: {idle_timeout_ms: 60000, inline_bytes_max: 32kb}",
     ])
     .config;
@@ -155,6 +155,7 @@ fn own_settings_are_read() {
     assert_eq!(config.cluster_name(), "blue");
     assert!(!config.cluster.gossips() && config.cluster.phi_threshold == 9.5);
     assert_eq!(config.embedded.memory_bytes_max, ByteSize(2 << 30));
+    assert_eq!(config.embedded.tombstones_max, 5);
     assert_eq!(config.limits.inline_bytes_max.as_usize(), 32_768);
     assert_eq!(config.auth.requirepass.as_ref().unwrap().expose(), "secret1");
     assert!(!format!("{config:?}").contains("secret1"), "passwords are not shown");

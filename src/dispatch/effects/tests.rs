@@ -109,7 +109,7 @@ fn the_effect_follows_a_peer_to_its_place_in_a_newer_ring() {
 #[test]
 fn a_relative_time_becomes_a_point_in_time_once_the_store_is_known() {
     let mut s = three_racks();
-    let at = s.now.wall_ms + 10_000;
+    let at = s.now.wall_ms() + 10_000;
     s.send("EXPIRE k 10");
     assert_eq!(s.sent("n1"), [format!("3 PEXPIREAT k {at}")]);
     s.send("SET k v EX 10");

@@ -33,11 +33,16 @@ fn said(word: &str) -> Said<'_> {
     }
 }
 
+/// A replica without stamps.
+fn rack(own: bool) -> Voter {
+    Voter { own, ..Voter::default() }
+}
+
 /// Hands in the answers of the local group, the own rack's first; the verdict as a word, and how
 /// many answers it took.
 fn decide(gather: &mut Gather, words: &[&str]) -> (String, usize) {
     for (i, word) in words.iter().enumerate() {
-        if let Some(verdict) = gather.push(0, i == 0, said(word)) {
+        if let Some(verdict) = gather.push(0, rack(i == 0), said(word)) {
             return (name(gather, verdict), i + 1);
         }
     }
@@ -46,7 +51,9 @@ fn decide(gather: &mut Gather, words: &[&str]) -> (String, usize) {
 
 fn name(gather: &Gather, verdict: Verdict) -> String {
     match verdict {
-        Verdict::Reply(i) => String::from_utf8_lossy(gather.answer(i).as_slice()).into_owned(),
+        Verdict::Reply(i) | Verdict::Newest(i) => {
+            String::from_utf8_lossy(gather.answer(i).as_slice()).into_owned()
+        }
         Verdict::PerElement => "per element".to_owned(),
         Verdict::Failed(f) => format!("{:?} {:?}", f.kind, f.cause),
     }
@@ -141,8 +148,8 @@ fn an_error_line_made_by_a_node_is_no_answer_to_agree_on() {
 fn large_replies_are_compared_and_given_without_a_copy() {
     let large = Bytes::from(vec![b'x'; 1 << 16]);
     let mut gather = vote(&[whole(3)], Exact, Safe);
-    assert_eq!(gather.push(0, true, Said::Large(Bytes::from(large.to_vec()))), None);
-    let verdict = gather.push(0, false, Said::Large(large.clone()));
+    assert_eq!(gather.push(0, rack(true), Said::Large(Bytes::from(large.to_vec()))), None);
+    let verdict = gather.push(0, rack(false), Said::Large(large.clone()));
     assert_eq!(verdict, Some(Verdict::Reply(0)));
     assert_eq!(gather.answer(0).shared(), Some(&large));
     assert_eq!(gather.answer(0).as_slice().len(), large.len());
@@ -186,9 +193,9 @@ fn sets_agree_in_any_order_and_pairs_stay_together() {
 fn replies_that_differ_by_nature_are_the_own_racks() {
     // The own rack's comes last and is waited for.
     let mut gather = vote(&[whole(3)], First, Safe);
-    assert_eq!(gather.push(0, false, said(":8")), None);
-    assert_eq!(gather.push(0, false, said(":9")), None);
-    let verdict = gather.push(0, true, said(":7")).expect("enough");
+    assert_eq!(gather.push(0, rack(false), said(":8")), None);
+    assert_eq!(gather.push(0, rack(false), said(":9")), None);
+    let verdict = gather.push(0, rack(true), said(":7")).expect("enough");
     assert_eq!(name(&gather, verdict), ":7");
     // It comes first: enough others must be alive too.
     let mut gather = vote(&[whole(3)], First, Safe);
@@ -202,22 +209,22 @@ fn replies_that_differ_by_nature_are_the_own_racks() {
     // It was never asked.
     let mut gather = Gather::default();
     gather.begin(&[short(3, 1)], First, Safe, false, false);
-    assert_eq!(gather.push(0, false, said(":8")), None);
-    let verdict = gather.push(0, false, said(":9")).expect("enough");
+    assert_eq!(gather.push(0, rack(false), said(":8")), None);
+    let verdict = gather.push(0, rack(false), said(":9")).expect("enough");
     assert_eq!(name(&gather, verdict), ":8");
 }
 
 #[test]
 fn every_datacenter_must_be_done_and_the_local_answer_is_given() {
     let mut gather = vote(&[whole(1), whole(3)], Exact, Safe);
-    assert_eq!(gather.push(0, true, said("x")), None);
-    assert_eq!(gather.push(1, false, said("x")), None);
-    let verdict = gather.push(1, false, said("x")).expect("both are done");
+    assert_eq!(gather.push(0, rack(true), said("x")), None);
+    assert_eq!(gather.push(1, rack(false), said("x")), None);
+    let verdict = gather.push(1, rack(false), said("x")).expect("both are done");
     assert_eq!(name(&gather, verdict), "x");
     // A remote datacenter that agrees on something else does not change the answer.
     let mut gather = vote(&[whole(1), whole(1)], Exact, Safe);
-    assert_eq!(gather.push(1, false, said("y")), None);
-    let verdict = gather.push(0, true, said("x")).expect("both are done");
+    assert_eq!(gather.push(1, rack(false), said("y")), None);
+    let verdict = gather.push(0, rack(true), said("x")).expect("both are done");
     assert_eq!(name(&gather, verdict), "x");
 }
 
@@ -225,15 +232,15 @@ fn every_datacenter_must_be_done_and_the_local_answer_is_given() {
 fn one_datacenters_error_is_everybodys() {
     let mut gather = vote(&[whole(2), whole(2)], Exact, Safe);
     for dc in [0, 0] {
-        assert_eq!(gather.push(dc, false, said("x")), None);
+        assert_eq!(gather.push(dc, rack(false), said("x")), None);
     }
-    assert_eq!(gather.push(1, false, said("x")), None);
-    let verdict = gather.push(1, false, said("y")).expect("both are done");
+    assert_eq!(gather.push(1, rack(false), said("x")), None);
+    let verdict = gather.push(1, rack(false), said("y")).expect("both are done");
     assert_eq!(name(&gather, verdict), "NoQuorum Disagree");
     // A failure is told only when the others are done too.
     let mut gather = vote(&[whole(1), whole(2)], Exact, Safe);
-    assert_eq!(gather.push(1, false, said("-")), None);
-    let verdict = gather.push(0, true, said("x")).expect("both are done");
+    assert_eq!(gather.push(1, rack(false), said("-")), None);
+    let verdict = gather.push(0, rack(true), said("x")).expect("both are done");
     assert_eq!(name(&gather, verdict), "PeerRefused Closed");
 }
 
@@ -281,4 +288,82 @@ fn a_vote_leaves_nothing_behind_for_the_next() {
 fn a_null_that_passed_through_a_script_of_a_c_peer_is_still_a_null() {
     let mut gather = vote(&[whole(2)], Exact, Safe);
     assert_eq!(decide(&mut gather, &["*-1\r\n", "$-1\r\n"]), ("*-1\r\n".to_owned(), 2));
+}
+
+/// What one replica says, with its stamp; `?` is a store that may lack data.
+fn stamped(words: &str) -> (Voter, &str) {
+    let (said, rest) = words.split_once('@').expect("a stamp");
+    let joining = rest.ends_with('?');
+    let stamp = rest.trim_end_matches('?').parse().ok().map(Stamp::new);
+    (Voter { joining, stamp, own: false }, said)
+}
+
+#[test]
+fn the_newest_of_differing_answers_is_given() {
+    let table = [
+        // Replicas, what they say in order of arrival, lenient verdict, safe verdict.
+        (3, "old@10 new@20 -@", "new", "disagree"),
+        (3, "new@20 old@10 -@", "new", "disagree"),
+        (3, "nil@0 v@10 -@", "v", "disagree"),
+        (3, "v@10 nil@20 -@", "nil", "disagree"),
+        (3, "a@10 b@20 c@30", "c", "disagree"),
+        // A majority is a majority.
+        (3, "v@10 v@10 w@20", "v", "v"),
+        (3, "a@10 b@20 b@20", "b", "b"),
+        // Without all stamps the first arrived one, as ever.
+        (3, "old@10 new@ -@", "old", "disagree"),
+        (3, "old@ new@20 -@", "old", "disagree"),
+        // A store that lacks data does not vote for absence, and can have a value all the same.
+        (3, "nil@0? nil@0 v@10", "v", "disagree"),
+        (3, "nil@0? nil@0 nil@0", "nil", "nil"),
+        (3, "nil@0? nil@0 -@", "nil", "disagree"),
+        (3, "nil@0? v@10 v@10", "v", "v"),
+        (3, "v@10? v@10 w@5", "v", "v"),
+        (3, "nil@7? nil@7 v@5", "nil", "nil"),
+        (3, "nil@0? nil@0? nil@0?", "nil", "nil"),
+        (3, "1@30? 101@30 -@", "101", "disagree"),
+        (2, "old@10 new@20", "new", "disagree"),
+        (5, "a@10 b@40 c@20 -@ -@", "b", "disagree"),
+    ];
+    for (replicas, answers, lenient, safe) in table {
+        for (strictness, expected) in [(Lenient, lenient), (Safe, safe)] {
+            let mut gather = vote(&[whole(replicas)], Exact, strictness);
+            let mut verdict = None;
+            for word in answers.split(' ') {
+                let (voter, word) = stamped(word);
+                verdict = verdict.or(gather.push(0, voter, said(word)));
+            }
+            let name = name(&gather, verdict.expect("all have answered"));
+            let name = if name == "NoQuorum Disagree" { "disagree" } else { &name };
+            assert_eq!(name, expected, "{answers}, {strictness:?}");
+        }
+    }
+}
+
+#[test]
+fn equal_stamps_are_settled_alike_whoever_asks() {
+    let verdict = |answers: [&str; 3]| {
+        let mut gather = vote(&[whole(3)], Exact, Lenient);
+        let verdicts = answers.map(|word| {
+            let (voter, word) = stamped(word);
+            gather.push(0, voter, said(word))
+        });
+        name(&gather, verdicts.into_iter().flatten().next().expect("decided"))
+    };
+    let one = verdict(["a@10", "b@10", "c@5"]);
+    assert_eq!(verdict(["b@10", "c@5", "a@10"]), one);
+    assert_eq!(verdict(["c@5", "a@10", "b@10"]), one);
+}
+
+#[test]
+fn an_answer_that_differs_by_nature_is_the_newest_ones() {
+    let mut gather = vote(&[whole(3)], First, Lenient);
+    let answer = |own, stamp| Voter { own, joining: false, stamp: Some(Stamp::new(stamp)) };
+    assert_eq!(gather.push(0, answer(false, 20), said(":99")), None);
+    let verdict = gather.push(0, answer(true, 10), said(":-1")).expect("a quorum, and the own one");
+    assert_eq!(name(&gather, verdict), ":99");
+    let mut gather = vote(&[whole(3)], First, Lenient);
+    assert_eq!(gather.push(0, answer(false, 20), said(":99")), None);
+    let verdict = gather.push(0, answer(true, 20), said(":98")).expect("a quorum, and the own one");
+    assert_eq!(name(&gather, verdict), ":98");
 }

@@ -14,10 +14,11 @@ use crate::hash::{HashType, KeyHasher};
 use crate::proto::args::Args;
 use crate::proto::dnode::crypto::TryRng;
 use crate::proto::dnode::tests::{unhex, vectors};
-use crate::proto::dnode::{HeaderDecoder, HeaderLimits, VERSION_C};
+use crate::proto::dnode::{Ext, HeaderDecoder, HeaderLimits, VERSION_C};
 use crate::proto::outbuf::SLICES_MAX;
 use crate::proto::resp::encode;
 use crate::ring::{Consistency, Peer, PeerId, PeerState, Topology};
+use crate::stamp::Stamping;
 use crate::token::DynToken;
 
 const MBUF: usize = 16 * 1024;
@@ -82,7 +83,7 @@ fn security(option: SecureOption, mbuf_size: usize) -> Security {
 struct Shelf(Mutex<HashMap<Vec<u8>, Vec<u8>>>);
 
 impl Embedded for Shelf {
-    fn execute(&self, args: &Args<'_>, _: u64, out: &mut OutBuf) {
+    fn execute(&self, args: &Args<'_>, _: u64, _: &mut Stamping, out: &mut OutBuf) {
         let mut shelf = self.0.lock().unwrap();
         match args.len() {
             3 => {
@@ -148,8 +149,12 @@ fn node(local: u32, other: (&str, &str), security: Option<Security>) -> Node {
     Node { dispatcher, shelf, up }
 }
 
+fn head(id: u64) -> Head {
+    Head { id, kind: MsgType::Req, version: VERSION_C, same_dc: true, ext: Ext::default() }
+}
+
 fn now() -> Now {
-    Now { mono_us: 1_000_000, wall_ms: 1 }
+    Now { mono_us: 1_000_000, wall_us: 1000 }
 }
 
 impl Node {
@@ -346,7 +351,7 @@ fn what_cannot_be_deciphered_closes_the_link() {
     assert_eq!(pair.ask(&[b"SET", b"k", b"v"]), b"+OK\r\n");
     let mut frame = OutBuf::new();
     let cipher = pair.asking.dispatcher.ups[pair.asking.up.0 as usize].cipher.take().unwrap();
-    let head = Head { id: 9, kind: MsgType::Req, version: VERSION_C, same_dc: true };
+    let head = head(9);
     put_sealed(&mut frame, head, &[0x55; WRAPPED_BYTES], &cipher.cipher, b"*1\r\n$4\r\nPING\r\n");
     let mut buf = BytesMut::from(frame.front());
     pair.asked.dispatcher.on_client_bytes(pair.link, &mut buf, now());
@@ -362,10 +367,8 @@ fn keys_without_end_close_the_link() {
     for number in 0..=KEYS_MAX {
         let (cipher, wrapped) = ChunkCipher::for_new_link(&wrap_key(), MBUF, &mut rng).unwrap();
         let mut link_cipher = OutgoingCipher { cipher, wrapped };
-        let id = number.into();
-        let head = Head { id, kind: MsgType::Req, version: VERSION_C, same_dc: true };
         let mut frame = OutBuf::new();
-        link_cipher.put(&mut frame, head, b"*1\r\n$4\r\nPING\r\n");
+        link_cipher.put(&mut frame, head(number.into()), b"*1\r\n$4\r\nPING\r\n");
         let mut buf = BytesMut::from(frame.front());
         asked.dispatcher.on_client_bytes(link, &mut buf, now());
         if number < KEYS_MAX {
@@ -415,8 +418,7 @@ fn a_deciphered_request_waits_for_a_full_store_and_is_served_then() {
     let mut sender = OutgoingCipher { cipher, wrapped };
     let mut out = OutBuf::new();
     for id in 1..=3 {
-        let head = Head { id, kind: MsgType::Req, version: VERSION_C, same_dc: true };
-        sender.put(&mut out, head, format!("*2\r\n$3\r\nGET\r\n$1\r\n{id}\r\n").as_bytes());
+        sender.put(&mut out, head(id), format!("*2\r\n$3\r\nGET\r\n$1\r\n{id}\r\n").as_bytes());
     }
     let mut buf = BytesMut::from(out.front());
     asked.on_client_bytes(link, &mut buf, now());

@@ -66,7 +66,7 @@ impl AffinityPlane {
 
 fn now(plane: &AffinityPlane) -> MeshTime {
     let now = plane.clock.now();
-    MeshTime { mono_ms: now.mono_ms(), wall_ms: now.wall_ms }
+    MeshTime { mono_ms: now.mono_ms(), wall_ms: now.wall_ms() }
 }
 
 impl Task {

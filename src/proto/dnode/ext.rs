@@ -5,6 +5,7 @@
 //! long, so it never has the length of a wrapped RSA key (128). Unknown keys are skipped.
 
 use super::DATA_PLAIN;
+use crate::stamp::Stamp;
 
 /// Longest extension field, in bytes.
 pub const EXT_BYTES_MAX: usize = 96;
@@ -19,8 +20,11 @@ pub enum Role {
 /// The extension field of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ext {
-    /// `s`: the stamp of a write, as the hybrid clock gives it.
-    pub stamp: Option<u64>,
+    /// `s`: of a request, the stamp of the write, or 0 in a read that asks for stamps; of an
+    /// answer, the stamp its key had before; of an answer to a heartbeat, the sender's clock.
+    pub stamp: Option<Stamp>,
+    /// `o=1`, of an answer: the write was left out, because its key was written later.
+    pub outrun: bool,
     /// `r`: the role of the connection; said in its first frame.
     pub role: Option<Role>,
     /// `w`: the highest wire version of torc messages the sender speaks.
@@ -33,23 +37,26 @@ impl Ext {
         *self == Ext::default()
     }
 
-    /// Appends the field; the plain `d` when there is nothing to say.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let start = out.len();
+    /// The field; the plain `d` when there is nothing to say.
+    pub fn encode(&self) -> ExtField {
+        let mut field = ExtField { bytes: [0; EXT_BYTES_MAX], len: 0 };
         let mut number = itoa::Buffer::new();
-        out.extend_from_slice(DATA_PLAIN);
+        field.add(DATA_PLAIN);
         if let Some(stamp) = self.stamp {
-            out.extend_from_slice(b";s=");
-            out.extend_from_slice(number.format(stamp).as_bytes());
+            field.add(b";s=");
+            field.add(number.format(stamp.get()).as_bytes());
+        }
+        if self.outrun {
+            field.add(b";o=1");
         }
         if let Some(Role::Control) = self.role {
-            out.extend_from_slice(b";r=c");
+            field.add(b";r=c");
         }
         if let Some(wire) = self.wire {
-            out.extend_from_slice(b";w=");
-            out.extend_from_slice(number.format(wire).as_bytes());
+            field.add(b";w=");
+            field.add(number.format(wire).as_bytes());
         }
-        debug_assert!(out.len() - start <= EXT_BYTES_MAX);
+        field
     }
 
     /// Reads a data field. A field of another form, a key nobody knows, and a value that does
@@ -62,7 +69,8 @@ impl Ext {
         };
         for pair in pairs.split(|b| *b == b';') {
             match pair {
-                [b's', b'=', value @ ..] => ext.stamp = decimal(value),
+                [b's', b'=', value @ ..] => ext.stamp = decimal(value).map(Stamp::new),
+                [b'o', b'=', b'1'] => ext.outrun = true,
                 [b'r', b'=', b'c'] => ext.role = Some(Role::Control),
                 [b'w', b'=', value @ ..] => {
                     ext.wire = decimal(value).and_then(|w| u8::try_from(w).ok());
@@ -71,6 +79,25 @@ impl Ext {
             }
         }
         ext
+    }
+}
+
+/// An encoded field.
+#[derive(Clone, Copy)]
+pub struct ExtField {
+    bytes: [u8; EXT_BYTES_MAX],
+    len: usize,
+}
+
+impl ExtField {
+    /// Its bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::header::{Header, HeaderDecoder, HeaderError, HeaderLimits, put_header};
 use super::{Ext, MsgType, Role, ext::EXT_BYTES_MAX};
+use crate::stamp::Stamp;
 
 /// The recorded frames of C nodes.
 pub(crate) fn vectors() -> Value {
@@ -274,15 +275,18 @@ fn extension_fields() {
     let parse = |text: &str| Ext::parse(text.as_bytes());
     assert!(parse("d").is_empty() && parse("a").is_empty() && parse("").is_empty());
     assert!(parse("d;").is_empty() && parse("hello").is_empty() && parse("d;s=;w=300").is_empty());
-    let control = Ext { role: Some(Role::Control), wire: Some(1), stamp: None };
+    let control = Ext { role: Some(Role::Control), wire: Some(1), ..Ext::default() };
     assert_eq!(parse("d;new=1;r=c;x;w=1"), control);
-    let mut out = Vec::new();
-    control.encode(&mut out);
-    assert_eq!(out, b"d;r=c;w=1");
-    let full = Ext { stamp: Some(u64::MAX), role: Some(Role::Control), wire: Some(u8::MAX) };
-    out.clear();
-    full.encode(&mut out);
-    assert!(out.len() <= EXT_BYTES_MAX);
+    assert_eq!(control.encode().as_slice(), b"d;r=c;w=1");
+    let answer = Ext { stamp: Some(Stamp::new(17)), outrun: true, ..Ext::default() };
+    assert_eq!(answer.encode().as_slice(), b"d;s=17;o=1");
+    let full = Ext {
+        stamp: Some(Stamp::new(u64::MAX)),
+        outrun: true,
+        role: Some(Role::Control),
+        wire: Some(u8::MAX),
+    };
+    let mut out = full.encode().as_slice().to_vec();
     assert_eq!(Ext::parse(&out), full);
     out.resize(EXT_BYTES_MAX + 1, b';');
     assert!(Ext::parse(&out).is_empty(), "too long to be one of ours");
@@ -324,10 +328,10 @@ proptest! {
     #[test]
     fn extension_round_trips(
         stamp in any::<Option<u64>>(), wire in any::<Option<u8>>(), control in any::<bool>(),
+        outrun in any::<bool>(),
     ) {
-        let ext = Ext { stamp, wire, role: control.then_some(Role::Control) };
-        let mut out = Vec::new();
-        ext.encode(&mut out);
-        prop_assert_eq!(Ext::parse(&out), ext);
+        let (stamp, role) = (stamp.map(Stamp::new), control.then_some(Role::Control));
+        let ext = Ext { stamp, outrun, role, wire };
+        prop_assert_eq!(Ext::parse(ext.encode().as_slice()), ext);
     }
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::proto::outbuf::OutBuf;
+use crate::stamp::Stamping;
 use crate::store::tests::{Request, drain};
 use crate::store::{MemoryStore, StoreSettings};
 
@@ -15,7 +16,13 @@ const NOW: u64 = 1_700_000_000_000;
 
 fn run_at(store: &MemoryStore, now_ms: u64, line: &str, data: Option<&[u8]>) -> String {
     let mut out = OutBuf::new();
-    store.execute_memcache(&Request::words(line).args(), data, now_ms, &mut out);
+    store.execute_memcache(
+        &Request::words(line).args(),
+        data,
+        now_ms,
+        &mut Stamping::default(),
+        &mut out,
+    );
     drain(out)
 }
 

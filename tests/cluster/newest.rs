@@ -1,0 +1,81 @@
+//! What DC_QUORUM reads promise over embedded stores: a write that was acknowledged is seen, or a
+//! later one, although stores differ and one of three racks is away (decision H12).
+
+use crate::client::{Client, Reply, bulk};
+use crate::ring::{Layout, Ring, Store, wait_until};
+
+const KEYS: usize = 60;
+
+/// A client of a node, at DC_QUORUM.
+fn quorum_client(ring: &Ring, node: usize) -> Client {
+    let mut client = ring.nodes[node].connect();
+    assert_eq!(client.call(&["TORC.CONSISTENCY", "DC_QUORUM"]).text(), "OK");
+    client
+}
+
+fn key(n: usize) -> String {
+    format!("key:{n}")
+}
+
+/// Writes `value` to every `step`th key through the nodes in turn; all are acknowledged.
+fn write(ring: &Ring, nodes: &[usize], value: &str, step: usize) {
+    let mut clients: Vec<Client> = nodes.iter().map(|n| quorum_client(ring, *n)).collect();
+    for n in (0..KEYS).step_by(step) {
+        let client = &mut clients[n % nodes.len()];
+        match n % 5 {
+            0 => assert!(!client.call(&["DEL", &key(n)]).is_error()),
+            1 => assert_eq!(client.call(&["SET", &key(n), value, "PX", "600000"]).text(), "OK"),
+            _ => assert_eq!(client.call(&["SET", &key(n), value]).text(), "OK"),
+        }
+    }
+}
+
+/// What the last write of key `n` left, when every `step`th key was written last with `value` and
+/// all others with `before`.
+fn left(n: usize, value: &str, step: usize, before: &str) -> Reply {
+    match n % 5 {
+        0 => Reply::Nil,
+        _ if n.is_multiple_of(step) => bulk(value),
+        _ => bulk(before),
+    }
+}
+
+fn check(ring: &Ring, nodes: &[usize], expected: impl Fn(usize) -> Reply) {
+    for node in nodes {
+        let mut client = quorum_client(ring, *node);
+        for n in 0..KEYS {
+            assert_eq!(client.call(&["GET", &key(n)]), expected(n), "{} from n{node}", key(n));
+        }
+    }
+}
+
+fn wait_for_loss(ring: &Ring, lost: usize) {
+    let others = || ring.nodes.iter().enumerate().filter(|(n, _)| *n != lost);
+    wait_until("a killed node is known to be gone", || {
+        others().all(|(_, node)| node.info("peers_usable").as_deref() == Some("2"))
+    });
+}
+
+#[test]
+fn quorum_reads_see_what_was_acknowledged_whoever_is_away() {
+    let mut ring = Ring::start(Layout {
+        dcs: vec![vec![1, 1, 1]],
+        store: Store::Embedded,
+        extra: "  timeout: 2000\n".into(),
+    });
+    write(&ring, &[0, 1, 2], "first", 1);
+    // The third rack misses writes and comes back empty.
+    ring.nodes[2].kill();
+    wait_for_loss(&ring, 2);
+    write(&ring, &[0, 1], "second", 3);
+    check(&ring, &[0, 1], |n| left(n, "second", 3, "first"));
+    ring.nodes[2].start();
+    ring.wait_settled();
+    check(&ring, &[0, 1, 2], |n| left(n, "second", 3, "first"));
+    // Now another one goes: of the two that are left, one has never heard of most keys.
+    ring.nodes[1].kill();
+    wait_for_loss(&ring, 1);
+    check(&ring, &[0, 2], |n| left(n, "second", 3, "first"));
+    write(&ring, &[0, 2], "third", 3);
+    check(&ring, &[0, 2], |n| left(n, "third", 3, "first"));
+}
