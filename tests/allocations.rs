@@ -93,6 +93,7 @@ impl Ring {
             view: Arc::new(ArcSwap::from_pointee(view)),
             embedded: self.store.is_none().then(memory),
             scripts: Arc::default(),
+            stamps: Arc::default(),
             store: self.store.map(|port| StoreAddress::Tcp("127.0.0.1".into(), port)),
             store_user: None,
             store_password: None,
