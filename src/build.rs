@@ -1,7 +1,7 @@
 //! Compiles the relay's messages and service from `relay/relay.proto`, in Rust alone.
 //!
-//! Messages and service go to two folders, so that the machines of `relay` know nothing of gRPC:
-//! `messages/` holds plain messages, `service/` the client and the server over them.
+//! They go to three folders, so that the machines of `relay` know nothing of gRPC: `messages/`
+//! holds plain messages, `service/` and `client/` the two ends of the service over them.
 
 fn main() {
     println!("cargo::rerun-if-changed=src/build.rs");
@@ -38,8 +38,14 @@ mod relay {
             .out_dir(folder("messages")?)
             .compile_fds(descriptors.clone())?;
         tonic_prost_build::configure()
+            .build_client(false)
             .extern_path(PACKAGE, "crate::relay::proto")
             .out_dir(folder("service")?)
+            .compile_fds(descriptors.clone())?;
+        tonic_prost_build::configure()
+            .build_server(false)
+            .extern_path(PACKAGE, "crate::relay::proto")
+            .out_dir(folder("client")?)
             .compile_fds(descriptors)?;
         Ok(())
     }

@@ -18,7 +18,7 @@
 //! - the **control plane**: [`node`]'s loop around [`gossip::Membership`]. Every change of the
 //!   membership becomes a new immutable [`dispatch::view::View`], which workers swap in between
 //!   two batches; requests in flight finish as they were planned;
-//! - the **service plane**: the admin port, and the document gateway.
+//! - the **service plane**: the admin port, the relay, and the document gateway.
 //!
 //! Decisions are made by cores without sockets, clock or tasks: bytes and a time go in, bytes and
 //! the next wake-up come out. The same cores run in production and in the simulator
@@ -54,7 +54,7 @@
 //! | 0 pure | [`token`], [`hash`], [`stamp`], [`ring`], [`proto`], [`ckf`], [`document`] |
 //! | 1 machines | [`gossip`], [`dispatch`], [`affinity`], `relay` |
 //! | 2 local | [`config`], [`store`] |
-//! | 3 edges | [`net`], `gateway`, `admin`, [`telemetry`] |
+//! | 3 edges | [`net`], `gateway`, `admin`, `relay_server`, `relay_client`, [`telemetry`] |
 //! | 4 binary | [`node`], [`cli`] |
 //!
 //! Read them in this order: [`token`], [`ring`], [`dispatch`], [`net`], [`node`].
@@ -76,6 +76,10 @@ pub mod node;
 pub mod proto;
 #[cfg(feature = "relay")]
 pub mod relay;
+#[cfg(feature = "relay")]
+pub mod relay_client;
+#[cfg(feature = "relay")]
+pub mod relay_server;
 pub mod ring;
 pub mod stamp;
 pub mod store;

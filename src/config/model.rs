@@ -11,6 +11,7 @@ use super::documents::Documents;
 use super::embedded::Embedded;
 use super::limits::Limits;
 use super::pool::Pool;
+use super::relay::Relay;
 use super::seeds::Seed;
 use super::words::{KeyspaceScope, Protocol, SecureServer, SeedProvider};
 use crate::hash::KeyHasher;
@@ -149,6 +150,8 @@ pub struct Config {
     pub limits: Limits,
     /// Filters of what each datacenter holds.
     pub affinity: Affinity,
+    /// Filters between datacenters, over gRPC.
+    pub relay: Relay,
     /// The embedded store.
     pub embedded: Embedded,
     /// The document gateway.
@@ -246,6 +249,7 @@ impl Config {
             affinity,
             embedded: pool.embedded,
             documents: pool.documents,
+            relay: pool.relay,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::cluster::Cluster;
 use super::documents::Documents;
 use super::embedded::Embedded;
 use super::limits::Limits;
+use super::relay::Relay;
 use super::section::section;
 use super::seeds::Seed;
 use super::tokens::TokenList;
@@ -154,6 +155,8 @@ section! {
         pub(super) limits: Limits = Limits::default(),
         /// Filters of what each datacenter holds.
         pub(super) affinity: AffinityKeys = AffinityKeys::default(),
+        /// Filters between datacenters, over gRPC.
+        pub(super) relay: Relay = Relay::default(),
         /// The embedded store.
         pub(super) embedded: Embedded = Embedded::default(),
         /// The document gateway.

@@ -10,6 +10,7 @@ mod documents;
 mod errors;
 mod gateway;
 mod keys;
+mod relay;
 mod rules;
 
 /// The smallest configuration; tests add keys to it.

@@ -33,6 +33,7 @@ pub(super) fn pool(pool: &Pool, root: &Node, faults: &mut Faults) {
     check.secrets();
     super::validate_ring::check(pool, root, check.faults);
     super::validate_documents::check(pool, root, faults);
+    super::validate_relay::check(pool, root, faults);
 }
 
 struct Check<'a> {

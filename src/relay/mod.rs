@@ -7,7 +7,7 @@
 //! | plane | what is sent | producer's machine | consumer's machine |
 //! | --- | --- | --- | --- |
 //! | catalog | complete snapshots by revision | [`catalog`] | [`consumer::CatalogPlane`] |
-//! | filter | chunks of one cut, then deltas and heartbeats | [`mirror`] | [`consumer::FilterPlane`] |
+//! | filter | chunks of one cut, deltas, heartbeats | [`mirror`] | [`consumer::FilterPlane`] |
 //! | readiness | complete snapshots by revision | [`readiness`] | [`consumer::ReadinessPlane`] |
 //! | load | one window after the other | [`load`] | [`consumer::LoadPlane`] |
 //!

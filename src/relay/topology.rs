@@ -124,6 +124,15 @@ pub fn may_be_duplicated(role: Role) -> bool {
     }
 }
 
+/// A state's name for people.
+pub fn state_word(state: State) -> &'static str {
+    match state {
+        State::Unknown => "unknown",
+        State::Unavailable => "unavailable",
+        State::Ready => "ready",
+    }
+}
+
 fn state(number: i32) -> Result<State, Fault> {
     State::try_from(number).map_err(|_| Fault::ReadinessState(number))
 }
