@@ -45,6 +45,7 @@ const HELP: &str = "\
 /ready                         200 once the node can serve, else 503 and why
 /health                        200 while the levels can be met for every key, else 503; JSON
 /ring                          racks, peers, shares and the last changes, as JSON
+/relay                         streams, pools and upstreams of the relay, as JSON
 /metrics                       for Prometheus
 /log-level                     GET or PUT a log filter, from this machine only
 POST /ring/leave               give up this node's arc for good; from this machine only

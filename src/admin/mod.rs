@@ -3,8 +3,8 @@
 //! Two sets of pages. Dynomite's paths (`dynomite`) keep their names and bodies, so that scripts
 //! and dashboards written for it work: `/info`, `/cluster_describe`, `/set_consistency/...`,
 //! `/state/...`, `/peer/...`. Our own (`pages`) are `/live`, `/ready`, `/health`, `/ring`,
-//! `/metrics` and `/log-level`; `membership` has the orders of `torc leave`, `torc join` and
-//! `torc ring forget`. Unlike the reference (`src/dyn_stats.c`) an unknown path is 404,
+//! `/relay`, `/metrics` and `/log-level`; `membership` has the orders of `torc leave`, `torc join`
+//! and `torc ring forget`. Unlike the reference (`src/dyn_stats.c`) an unknown path is 404,
 //! another method 405 and a bad argument 400, texts are `text/plain`, and every reply closes
 //! its connection.
 //!

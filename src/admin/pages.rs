@@ -29,6 +29,7 @@ pub(super) fn routes<V: AdminView>() -> Router<Arc<Admin<V>>> {
         .route("/ready", get(ready::<V>))
         .route("/health", get(health::<V>))
         .route("/ring", get(ring::<V>))
+        .route("/relay", get(relay::<V>))
         .route("/metrics", get(metrics::<V>))
         .route("/log-level", get(log_level::<V>).put(set_log_level::<V>))
 }
@@ -88,6 +89,14 @@ async fn ring<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
     let standings = admin.view.standings().await;
     let view = admin.view.view();
     reply::json(StatusCode::OK, &describe(&view, &standings, admin.view.events()))
+}
+
+/// Streams, revisions, sequences, ages and rejections of the relay.
+async fn relay<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {
+    match admin.view.relay() {
+        Some(page) => reply::json(StatusCode::OK, &page),
+        None => reply::text(StatusCode::NOT_FOUND, "no relay runs here\n"),
+    }
 }
 
 async fn metrics<V: AdminView>(State(admin): State<Arc<Admin<V>>>) -> Response {

@@ -133,6 +133,10 @@ impl AdminView for Fake {
         registry.register("hints_kept", "Hints kept", Counter::<u64>::default());
     }
 
+    fn relay(&self) -> Option<serde_json::Value> {
+        None
+    }
+
     async fn command(&self, command: Command) -> Result<(), Refused> {
         self.0.commands.lock().unwrap().push(command);
         self.0.refuse.map_or(Ok(()), |why| Err(Refused(why.into())))

@@ -110,6 +110,9 @@ pub trait AdminView: Send + Sync + 'static {
     /// Adds the metrics of planes beside the data path. Prefix `torc` is added.
     fn collect(&self, registry: &mut Registry);
 
+    /// What the relay serves and follows, as it is shown; none without one.
+    fn relay(&self) -> Option<serde_json::Value>;
+
     /// Does what an operator asks and returns when it is in force.
     fn command(&self, command: Command) -> impl Future<Output = Result<(), Refused>> + Send;
 }

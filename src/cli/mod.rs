@@ -14,6 +14,8 @@ mod demo;
 mod documents;
 mod pid_file;
 mod plan;
+#[cfg(feature = "relay")]
+mod relay;
 #[cfg(feature = "admin")]
 mod ring;
 mod run;
@@ -93,6 +95,10 @@ enum Command {
     #[cfg(feature = "documents")]
     #[command(subcommand)]
     Documents(documents::DocumentsCommand),
+    /// Look at relays, torc's or Dynamo's
+    #[cfg(feature = "relay")]
+    #[command(subcommand)]
+    Relay(relay::RelayCommand),
     /// Work with ring tokens
     #[command(subcommand)]
     Tokens(tokens::TokensCommand),
@@ -172,6 +178,8 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Demo(args) => demo::demo(&args),
         #[cfg(feature = "documents")]
         Command::Documents(command) => documents::documents(&command),
+        #[cfg(feature = "relay")]
+        Command::Relay(command) => relay::relay(&command),
         Command::Tokens(command) => tokens::tokens(&command),
         Command::Schema => schema::schema(),
     }

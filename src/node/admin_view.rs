@@ -118,6 +118,10 @@ impl NodeView {
         if let Some(gateway) = self.0.documents.get() {
             figures.extend(super::documents_view::figures(gateway));
         }
+        #[cfg(feature = "relay")]
+        if let Some(relay) = self.0.relay.get() {
+            figures.extend(relay.figures());
+        }
         figures
     }
 }
@@ -185,6 +189,13 @@ impl AdminView for NodeView {
 
     fn collect(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(Figures(self.figures())));
+    }
+
+    fn relay(&self) -> Option<serde_json::Value> {
+        #[cfg(feature = "relay")]
+        return self.0.relay.get().map(super::RelayPlane::page);
+        #[cfg(not(feature = "relay"))]
+        None
     }
 
     async fn command(&self, command: Command) -> Result<(), Refused> {

@@ -18,6 +18,8 @@ mod documents;
 mod documents_view;
 mod embedded;
 mod orders;
+#[cfg(feature = "relay")]
+mod relay;
 mod report;
 mod start;
 mod status;
@@ -42,6 +44,8 @@ use crate::store::MemoryStore;
 use affinity::AffinityPlane;
 
 pub use orders::{Done, Order, PeerOrder, Tuning};
+#[cfg(feature = "relay")]
+pub use relay::RelayPlane;
 pub use start::StartError;
 pub use status::{Change, Status};
 
@@ -77,6 +81,9 @@ pub struct Shared {
     /// The document gateway, once it serves.
     #[cfg(feature = "documents")]
     pub documents: std::sync::OnceLock<Arc<crate::gateway::Gateway>>,
+    /// The relay, once it runs.
+    #[cfg(feature = "relay")]
+    pub relay: std::sync::OnceLock<RelayPlane>,
 }
 
 impl Shared {
@@ -114,6 +121,8 @@ pub struct Node {
     shared: Arc<Shared>,
     #[cfg(feature = "documents")]
     documents: Option<documents::Documents>,
+    #[cfg(feature = "relay")]
+    relay: relay::Running,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -144,6 +153,8 @@ impl Node {
         if let Some(documents) = self.documents {
             documents.stop().await;
         }
+        #[cfg(feature = "relay")]
+        self.relay.stop().await;
         for task in &self.tasks {
             task.abort();
         }

@@ -31,6 +31,8 @@ pub enum Order {
     Forget(Slot, oneshot::Sender<Result<(), ForgetError>>),
     /// What is known of every node.
     Standings(oneshot::Sender<Vec<Standing>>),
+    /// Publish the ring as it is: lanes of datacenters outside of it are wanted.
+    Republish,
     /// Tell everybody small facts of this node; without a value a fact is taken back.
     Tell(Vec<(&'static str, Option<String>)>),
 }
@@ -105,6 +107,10 @@ impl Control {
                 let outcome = self.membership.forget(&slot, now);
                 self.settle();
                 done.send(outcome).map_err(|_| ())
+            }
+            Order::Republish => {
+                self.publish();
+                Ok(())
             }
             Order::Tell(facts) => {
                 for (name, value) in facts {

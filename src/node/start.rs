@@ -70,6 +70,8 @@ pub(super) struct Listeners {
     pub(super) admin: Listener,
     #[cfg(feature = "documents")]
     pub(super) documents: Option<Listener>,
+    #[cfg(feature = "relay")]
+    pub(super) relay: Option<Listener>,
 }
 
 impl Node {
@@ -79,7 +81,7 @@ impl Node {
         let limits = &mut config.limits;
         limits.client_connections = descriptors::clients_max(limits.client_connections);
         let security = build::security(&config)?;
-        #[cfg_attr(not(feature = "documents"), expect(unused_mut))]
+        #[cfg_attr(not(any(feature = "documents", feature = "relay")), expect(unused_mut))]
         let mut listeners = bind(&config)?;
         let port = listeners.peers.port().unwrap_or(0);
         let own = config.own_address(port, |name| std::env::var(name).ok())?;
@@ -120,6 +122,8 @@ impl Node {
             orders,
             #[cfg(feature = "documents")]
             documents: Default::default(),
+            #[cfg(feature = "relay")]
+            relay: Default::default(),
         });
         let probe = shared.view.load().settings.protocol.probe();
         let control_links =
@@ -132,6 +136,8 @@ impl Node {
         let documents = (listeners.documents.take())
             .map(|listener| Documents::start(&shared, listener, &listeners.clients, &own.address))
             .transpose()?;
+        #[cfg(feature = "relay")]
+        let relay = super::relay::Running::start(&shared, listeners.relay.take())?;
         let mut tasks = serve(&shared, listeners, log);
         if let Some(plane) = &shared.affinity {
             let following = Following {
@@ -147,6 +153,8 @@ impl Node {
             shared,
             #[cfg(feature = "documents")]
             documents,
+            #[cfg(feature = "relay")]
+            relay,
             tasks,
         })
     }
@@ -158,6 +166,11 @@ fn bind(config: &Config) -> Result<Listeners, StartError> {
         let missing = "this build has no document gateway (feature `documents`)";
         return Err(StartError::System(io::Error::other(missing)));
     }
+    #[cfg(not(feature = "relay"))]
+    if config.relay.is_on() {
+        let missing = "this build has no relay (feature `relay`)";
+        return Err(StartError::System(io::Error::other(missing)));
+    }
     Ok(Listeners {
         clients: listen("listen", &config.listen, config.backlog)?,
         peers: listen("dyn_listen", &config.dyn_listen, config.backlog)?,
@@ -165,6 +178,8 @@ fn bind(config: &Config) -> Result<Listeners, StartError> {
         admin: listen("stats_listen", &Endpoint::Tcp(config.stats_listen.clone()), config.backlog)?,
         #[cfg(feature = "documents")]
         documents: super::documents::bind(config)?,
+        #[cfg(feature = "relay")]
+        relay: super::relay::bind(config)?,
     })
 }
 

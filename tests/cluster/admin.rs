@@ -20,7 +20,7 @@ fn page(node: &Node, method: &str, path: &str) -> (u16, String) {
     (status.expect("a status"), body.to_owned())
 }
 
-fn get(node: &Node, path: &str) -> (u16, String) {
+pub fn get(node: &Node, path: &str) -> (u16, String) {
     page(node, "GET", path)
 }
 

@@ -17,5 +17,7 @@ mod keys_land;
 mod membership;
 mod mixed;
 mod newest;
+#[cfg(feature = "relay")]
+mod relay;
 mod ring;
 mod wire;

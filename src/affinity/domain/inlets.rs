@@ -7,7 +7,6 @@ use super::{Domain, pool};
 use crate::affinity::publication::Delta;
 use crate::ckf::consumer::ClaimError;
 use crate::ckf::consumer::lane::{AssignError, LaneFault, LaneIngestor, LaneOutcome};
-use crate::ckf::digest;
 use crate::ckf::format::CkfFormat;
 use crate::ckf::identity::{LaneLease, ProducerIdentity};
 use crate::ckf::publication::{CkfDelta, CkfSnapshot};
@@ -52,7 +51,7 @@ impl Domain {
     ) -> Option<ProducerIdentity> {
         let dc = self.spec.datacenters.get(usize::from(lane))?;
         Some(ProducerIdentity {
-            pool: pool(&self.spec.id, digest::dc_id(dc)),
+            pool: pool(&self.spec.id, super::dc_id_of(dc)),
             producer_incarnation: incarnation,
             layout_generation: generation,
             format,

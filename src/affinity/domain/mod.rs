@@ -194,7 +194,7 @@ impl Domain {
             Kind::Keys(_) => KEYS_IN_ORDER,
             Kind::Blocks { .. } => LINEAR_POSITIONS_DEFAULT,
         };
-        let pool = |dc: &String| Some(pool(&spec.id, digest::dc_id(dc)));
+        let pool = |dc: &String| Some(pool(&spec.id, dc_id_of(dc)));
         let indexer = GlobalCkfIndexer::new(ConsumerConfig {
             consumer: spec.consumer,
             domain: spec.id,
@@ -278,6 +278,13 @@ fn producer_config(spec: &DomainSpec, publish_every_n_events: u32) -> ProducerCo
         table_seed: spec.table_seed,
         ..ProducerConfig::default()
     }
+}
+
+/// The number of a datacenter by its name. One that is known by its number alone is called `#` and
+/// sixteen hexadecimal digits.
+pub fn dc_id_of(name: &str) -> DcId {
+    let number = name.strip_prefix('#').and_then(|digits| digits.parse().ok());
+    number.unwrap_or_else(|| digest::dc_id(name))
 }
 
 fn pool(domain: &IndexerDomainId, dc_id: DcId) -> PoolId {

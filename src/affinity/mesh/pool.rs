@@ -9,11 +9,10 @@ use super::inlet::{Inlet, PART_WORDS, PARTS_AT_ONCE};
 use super::member::{Feeds, OwnHoldings};
 use super::message::{ChangeMsg, Feed, Filter, FilterKind};
 use super::{MeshCounters, MeshTime};
-use crate::affinity::domain::{Domain, Kind, OWN_LANE};
+use crate::affinity::domain::{Domain, Kind, OWN_LANE, dc_id_of};
 use crate::affinity::lanes::LaneNote;
 use crate::affinity::places::{Places, Posts};
 use crate::affinity::publication::Delta;
-use crate::ckf::digest;
 use crate::ckf::identity::ProducerIdentity;
 use crate::ckf::producer::RouterEvent;
 
@@ -60,7 +59,7 @@ struct Followed {
 impl Pools {
     /// A domain; `before` is the same one with other datacenters, whose feeds go on.
     pub(super) fn new(domain: Arc<Domain>, before: Option<Pools>) -> Pools {
-        let lane = |dc: &String| Followed { dc: digest::dc_id(dc).get(), ..Followed::default() };
+        let lane = |dc: &String| Followed { dc: dc_id_of(dc).get(), ..Followed::default() };
         let lanes: Vec<Followed> = domain.spec().datacenters.iter().map(lane).collect();
         let mut inlets: Vec<Inlet> = (0..lanes.len()).map(|lane| Inlet::new(lane as u8)).collect();
         let (mut feeds, mut incarnation) = (Feeds::default(), 0);

@@ -2,6 +2,7 @@
 //! nodes that have the rest.
 
 mod embedded;
+mod foreign;
 mod specs;
 mod task;
 
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::foreign::Foreign;
 use self::specs::{About, datacenters, specs};
 pub use self::task::Following;
 use crate::affinity::Affinity;
@@ -39,6 +41,7 @@ pub struct AffinityPlane {
     source: Source,
     clock: Clock,
     domains: ArcSwap<Affinity>,
+    foreign: Foreign,
     catalog: watch::Sender<Arc<Affinity>>,
     told: mpsc::Sender<Told>,
     inbox: Mutex<Option<mpsc::Receiver<Told>>>,
@@ -106,6 +109,7 @@ impl AffinityPlane {
             clock,
             catalog: watch::Sender::new(Arc::clone(&domains)),
             domains: ArcSwap::new(domains),
+            foreign: Foreign::default(),
             told,
             inbox: Mutex::new(Some(inbox)),
             report: Mutex::default(),
@@ -134,6 +138,17 @@ impl AffinityPlane {
         self.told.send(Told::Rebuild(done)).await.is_ok() && answer.await.unwrap_or(false)
     }
 
+    /// Makes room for a datacenter that is not of this ring; takes effect when the ring is
+    /// published next. False when it has its room.
+    pub(super) fn admit_foreign(&self, dc: &str) -> bool {
+        self.foreign.admit(dc)
+    }
+
+    /// Whether a datacenter is not of this ring.
+    pub(super) fn is_foreign(&self, dc: &str) -> bool {
+        self.foreign.contains(dc)
+    }
+
     /// A control message about feeds or filters arrived.
     pub(super) fn message(&self, kind: MsgType, message: &[u8]) {
         // One that is dropped is missed by its sender, who sends again.
@@ -151,7 +166,7 @@ impl AffinityPlane {
     }
 
     fn lay_out(&self, topology: &Topology) -> Arc<Affinity> {
-        let datacenters = datacenters(topology);
+        let datacenters = self.foreign.beside(datacenters(topology));
         let current = self.domains();
         if current.keys().spec().datacenters == datacenters {
             return current;

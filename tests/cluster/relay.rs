@@ -1,0 +1,136 @@
+//! Two datacenters that are no ring together: relays alone join them.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::admin::get;
+use crate::client::{Client, Reply};
+use crate::ring::{Layout, Ring, Store, free_port, wait_until};
+
+/// A ring of one node in datacenter `dc1` or `dc2`, that serves on `listen` and follows `upstream`.
+fn ring(number: usize, listen: u16, upstream: u16) -> Ring {
+    let extra = format!(
+        "  affinity:\n    mode: advise\n    expected_keys: 20000\n    domains:\n    \
+         - {{name: llama, block_size: 4, semantics: {{model: meta/llama}}}}\n  \
+         embedded: {{memory_bytes_max: 64mb}}\n  relay:\n    listen: 127.0.0.1:{listen}\n    \
+         upstreams: 127.0.0.1:{upstream}\n    load_window_ms: 50\n"
+    );
+    let mut dcs = vec![Vec::new(); number];
+    dcs[number - 1] = vec![1];
+    Ring::start(Layout { dcs, store: Store::Embedded, extra })
+}
+
+/// What TORC.WHERE says of a key in one datacenter.
+fn holding(client: &mut Client, key: &str, dc: &str) -> String {
+    let Ok(Reply::Array(keys)) = client.try_call(&["TORC.WHERE", key]) else {
+        return "nothing".into();
+    };
+    let Reply::Array(dcs) = &keys[0] else { panic!("an array of datacenters") };
+    let found = dcs.iter().map(Reply::text).find(|text| text.starts_with(dc));
+    found.map_or_else(|| "no lane".into(), |text| text.replace('\n', " "))
+}
+
+/// The depth TORC.PREFIX gives for one datacenter; none while it is not known.
+fn depth(client: &mut Client, words: &[&str], dc: &str) -> Option<i64> {
+    let Reply::Array(rows) = client.call(words) else { panic!("an array") };
+    rows.iter().find_map(|row| match row {
+        Reply::Array(row) if row[0].text() == dc => match row[1] {
+            Reply::Int(depth) => Some(depth),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+#[test]
+fn datacenters_joined_by_relays_alone_know_what_the_other_holds() {
+    let (one, two) = (free_port(), free_port());
+    let mut first = ring(1, one, two);
+    let second = ring(2, two, one);
+    let mut here = second.nodes[0].connect();
+    let mut there = first.nodes[0].connect();
+    there.call(&["SET", "old", "1"]);
+    wait_until("what the other holds is known", || holding(&mut here, "old", "dc1") == "dc1 maybe");
+    assert_eq!(holding(&mut here, "never", "dc1"), "dc1 no");
+    assert_eq!(holding(&mut here, "old", "dc2"), "dc2 no");
+    there.call(&["SET", "new", "1"]);
+    there.call(&["DEL", "old"]);
+    wait_until("a change arrives", || holding(&mut here, "new", "dc1") == "dc1 maybe");
+    wait_until("a removal arrives", || holding(&mut here, "old", "dc1") == "dc1 no");
+    here.call(&["SET", "here", "1"]);
+    wait_until("and the other way", || holding(&mut there, "here", "dc2") == "dc2 maybe");
+
+    // Prompts are looked up in both: blocks of engines travel like keys.
+    for (client, ids) in [(&mut there, "3"), (&mut here, "1")] {
+        let stored = format!("TORC.KV STORED {ids} 0 - 1 11 2 12 3 13");
+        let words: Vec<&str> = stored.split(' ').collect();
+        let words = if ids == "1" { &words[..7] } else { &words[..] };
+        client.call(words);
+    }
+    let prompt = ["TORC.PREFIX", "BLOCKS", "11", "12", "13"];
+    wait_until("depths of both", || {
+        depth(&mut here, &prompt, "dc1") == Some(3) && depth(&mut here, &prompt, "dc2") == Some(1)
+    });
+
+    // Killed, nothing is believed of it; back again and empty, what it holds then is known.
+    first.nodes[0].kill();
+    wait_until("a dead datacenter is not known", || {
+        holding(&mut here, "new", "dc1") == "dc1 unknown"
+    });
+    first.nodes[0].start();
+    wait_until("it is back and empty", || holding(&mut here, "new", "dc1") == "dc1 no");
+    wait_until("it takes clients", || Client::try_connect(first.nodes[0].client).is_ok());
+    first.nodes[0].connect().call(&["SET", "again", "1"]);
+    wait_until("and is followed", || holding(&mut here, "again", "dc1") == "dc1 maybe");
+}
+
+#[test]
+fn operators_see_what_a_relay_serves_and_follows() {
+    let (one, two) = (free_port(), free_port());
+    let first = ring(1, one, two);
+    let second = ring(2, two, one);
+    let mut there = first.nodes[0].connect();
+    there.call(&["SET", "a", "1"]);
+    let mut here = second.nodes[0].connect();
+    wait_until("the filters are there", || holding(&mut here, "a", "dc1") == "dc1 maybe");
+    let shown = |wanted: &dyn Fn(&serde_json::Value) -> bool| {
+        let (status, body) = get(&second.nodes[0], "/relay");
+        assert_eq!(status, 200, "{body}");
+        wanted(&serde_json::from_str(&body).expect("JSON"))
+    };
+    wait_until("everything is shown", || {
+        shown(&|page| {
+            let upstream = &page["upstreams"][0];
+            let ready = upstream["readiness"].as_array().unwrap();
+            page["server"]["pools"].as_array().unwrap().len() == 2
+                && upstream["pools"].as_array().unwrap().len() == 2
+                && upstream["pools"][0]["sequence"].is_u64()
+                && ready.len() == 2
+                && ready.iter().all(|entry| entry["state"] == "ready")
+                && upstream["load"].as_array().unwrap().iter().any(|l| l["authoritative"] == true)
+        })
+    });
+    wait_until("both filters are counted as streams", || {
+        let (_, metrics) = get(&first.nodes[0], "/metrics");
+        metrics.contains("torc_relay_streams_open{kind=\"pool\"} 2")
+    });
+    let (_, metrics) = get(&second.nodes[0], "/metrics");
+    let connected = format!("torc_relay_upstream_connected{{upstream=\"127.0.0.1:{one}\"}} 1");
+    assert!(metrics.contains(&connected), "{metrics}");
+
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_torc"))
+        .args(["relay", "watch", &format!("127.0.0.1:{one}")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("torc relay watch");
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut wait_for = |text: &str| lines.find(|line| line.contains(text)).expect(text);
+    wait_for("connected");
+    let snapshot = wait_for("snapshot at");
+    assert!(snapshot.contains("filter dc1/"), "{snapshot}");
+    there.call(&["SET", "b", "1"]);
+    wait_for("deltas");
+    watch.kill().expect("it ran");
+    watch.wait().expect("it ended");
+}
