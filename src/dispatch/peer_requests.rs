@@ -4,6 +4,7 @@
 use bytes::{Buf, BytesMut};
 
 use super::client::{ClientId, Decoder, PeerIn};
+use super::failure::Failure;
 use super::gather::Said;
 use super::memcache::{limits, memcache_op};
 use super::plan::Op;
@@ -26,6 +27,23 @@ struct Body {
     len: usize,
     /// What it asks, when it is memcache.
     memcache: Option<McRequest>,
+}
+
+/// Why a request of another node does not reach the datastore.
+enum Refusal {
+    /// The state an operator set does not allow it.
+    State(Failure),
+    /// The connection is shared: a command that changes it, or that is not answered by exactly one
+    /// reply, would give one client's answers to another. No node sends such commands on purpose.
+    Words(Vec<u8>),
+}
+
+impl Refusal {
+    fn words(text: &str) -> Refusal {
+        let mut error = Vec::new();
+        encode::error(&mut error, text.as_bytes());
+        Refusal::Words(error)
+    }
 }
 
 /// A line that is no request comes from no node on purpose: its link is given up.
@@ -181,6 +199,12 @@ impl Dispatcher {
         self.peer_in(id).header = None;
         self.counters.peer_requests_in += 1;
         let stamp = self.stamp_of_peer(view, id, now);
+        let args = Args::new(&body[..len], spans);
+        if let Some(refusal) = self.refusal(view, &header, &args, &found) {
+            self.refuse_request(id, &header, &found, &refusal, now);
+            *pos = body_at + len;
+            return Ok(true);
+        }
         if let Some(request) = found.memcache.filter(|m| !m.plain) {
             let mut plain = self.spare();
             plain.clear();
@@ -197,11 +221,7 @@ impl Dispatcher {
             return Ok(true);
         }
         self.note_scripts(&Args::new(&body[..len], spans));
-        if let Some(error) = self.refusal(&Args::new(&body[..len], spans), &found) {
-            let envelope = envelope_of(&header);
-            self.reply_in_turn(id.0, envelope, Said::Reply(&error), now);
-            *pos = body_at + len;
-        } else if len < SHARE_MIN {
+        if len < SHARE_MIN {
             let frame = Frame::Small(&buf[body_at..body_at + len]);
             let ask = Ask { stamp, ..self.peer_ask(id, &header, &frame, spans, &found) };
             self.ask(view, &self.with_clock(ask, now), now);
@@ -216,41 +236,70 @@ impl Dispatcher {
         Ok(true)
     }
 
-    /// Why a request of another node must not reach the datastore. Its connection is shared, so
-    /// a command that changes it, or that is not answered by exactly one reply, would give one
-    /// client's answers to another. No node sends such commands on purpose.
-    fn refusal(&self, args: &Args<'_>, found: &Body) -> Option<Vec<u8>> {
-        if found.memcache.is_some() {
+    /// Why a request of another node must not reach the datastore.
+    fn refusal(
+        &self,
+        view: &View,
+        header: &Header,
+        args: &Args<'_>,
+        found: &Body,
+    ) -> Option<Refusal> {
+        if let Some(request) = &found.memcache {
             // Its decoder let no line through that a store would not answer once.
+            return self.state_refuses(view, header, memcache_op(request, args));
+        }
+        if args.is_empty() {
+            return Some(Refusal::words("ERR empty request"));
+        }
+        let spec = table::find(args, &view.settings.modules).ok()?;
+        match spec.routing_of(args) {
+            Routing::Keyed | Routing::LocalStore | Routing::AllNodes | Routing::Ring => {
+                let op = if spec.class_of(args) == Class::Read { Op::Read } else { Op::Write };
+                self.state_refuses(view, header, op)
+            }
+            Routing::Node
+                if block::is_block(args)
+                    && block::commands(args, &view.settings.modules).is_some() =>
+            {
+                self.state_refuses(view, header, Op::Write)
+            }
+            // The heartbeat (decision E1).
+            Routing::Node if spec.name == "ping" => None,
+            Routing::Node
+            | Routing::Blocking
+            | Routing::Transaction
+            | Routing::Refused(_)
+            | Routing::Hangup => {
+                let words = format!("ERR '{}' is not served on a link between nodes", spec.name);
+                Some(Refusal::words(&words))
+            }
+        }
+    }
+
+    fn refuse_request(
+        &mut self,
+        id: ClientId,
+        header: &Header,
+        found: &Body,
+        refusal: &Refusal,
+        now: Now,
+    ) {
+        let said = match refusal {
+            Refusal::State(failure) => Said::Failed(*failure),
+            Refusal::Words(error) => Said::Reply(error),
+        };
+        let silent = found.memcache.is_some_and(|request| request.noreply);
+        let envelope = Envelope { silent, ..envelope_of(header) };
+        self.reply_in_turn(id.0, envelope, said, now);
+    }
+
+    /// What the state an operator set forbids is answered with the reference's error. A write that
+    /// is to be fanned out goes to the other racks: nobody plans with a datastore on standby.
+    fn state_refuses(&self, view: &View, header: &Header, op: Op) -> Option<Refusal> {
+        if header.msg_type() == MsgType::ReqForward && op == Op::Write {
             return None;
         }
-        let text = if args.is_empty() {
-            "ERR empty request".to_owned()
-        } else {
-            let spec = table::find(args, &self.view.settings.modules).ok()?;
-            match spec.routing_of(args) {
-                Routing::Keyed | Routing::LocalStore | Routing::AllNodes => return None,
-                Routing::Ring => return None,
-                Routing::Node
-                    if block::is_block(args)
-                        && block::commands(args, &self.view.settings.modules).is_some() =>
-                {
-                    return None;
-                }
-                // The heartbeat (decision E1).
-                Routing::Node if spec.name == "ping" => return None,
-                Routing::Node
-                | Routing::Blocking
-                | Routing::Transaction
-                | Routing::Refused(_)
-                | Routing::Hangup => {
-                    format!("ERR '{}' is not served on a link between nodes", spec.name)
-                }
-            }
-        };
-        let mut error = Vec::new();
-        encode::error(&mut error, text.as_bytes());
-        Some(error)
+        self.forbidden(view, op).map(Refusal::State)
     }
 
     /// Type 3 goes straight to the datastore: no second hashing, no bounce. Type 4 is hashed

@@ -4,6 +4,7 @@
 //! swaps it between two batches. Everything here is a value, so that a simulation builds it in
 //! one expression.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::plan::RackCap;
@@ -68,6 +69,17 @@ pub enum NodeState {
     WritesOnly,
     /// Refuses reads while it catches up.
     Resuming,
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NodeState::Normal => "NORMAL",
+            NodeState::Standby => "STANDBY",
+            NodeState::WritesOnly => "WRITES_ONLY",
+            NodeState::Resuming => "RESUMING",
+        })
+    }
 }
 
 /// Bounds and periods of a worker. Times in milliseconds.

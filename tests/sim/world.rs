@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use torc::dispatch::ClientKind;
-use torc::dispatch::view::Now;
+use torc::dispatch::view::{NodeState, Now};
 use torc::ring::{Peer, PeerState};
 
 use super::checkers::{Health, History};
@@ -392,6 +392,18 @@ impl World {
     /// Gives one node the view of the present table.
     pub(crate) fn publish_to(&mut self, n: usize) {
         let view = self.config.view(&self.table, n);
+        self.set_view(n, view);
+    }
+
+    /// Sets a node's own state, as its admin port does.
+    pub(crate) fn operate(&mut self, n: usize, state: NodeState) {
+        self.table[n].state = match state {
+            NodeState::Standby => PeerState::Standby,
+            NodeState::Normal | NodeState::WritesOnly | NodeState::Resuming => PeerState::Normal,
+        };
+        self.publish();
+        let mut view = self.config.view(&self.table, n);
+        view.state = state;
         self.set_view(n, view);
     }
 

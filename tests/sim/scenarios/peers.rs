@@ -1,5 +1,6 @@
 //! Links between nodes, driven by hand: frames of types 3 and 4, and what else may come.
 
+use torc::dispatch::view::NodeState;
 use torc::proto::dnode::{DATA_PLAIN, HeaderDecoder, HeaderLimits, put_header};
 
 use super::super::cluster::Config;
@@ -85,6 +86,38 @@ fn type_4_is_answered_by_the_receivers_rack_or_the_next() {
     w.run_ms(50);
     let bytes = frame(2, FORWARD, &["GET", &key]);
     assert_eq!(exchange(&mut w, link, &bytes), [(2, "$10\r\nother_rack".to_owned())]);
+}
+
+#[test]
+fn states_an_operator_set_hold_for_the_requests_of_other_nodes() {
+    let mut w = World::new(Config::new(&[&[1, 1], &[1]]));
+    w.stores.iter_mut().for_each(|store| store.log = true);
+    let (link, user) = (w.peer_user(0), w.user(0));
+    let refused = "-ERR Dynomite: Dynomite's current state does not allow this request";
+    w.ask(user, "SET k 1");
+    let mut id = 0;
+    let mut serves = |w: &mut World, kind, words: &[&str]| {
+        id += 1;
+        let found = exchange(w, link, &frame(id, kind, words));
+        assert_eq!((found.len(), found[0].0), (1, id), "one answer");
+        !found[0].1.starts_with(refused)
+    };
+    for (state, reads, writes) in [
+        (NodeState::Normal, true, true),
+        (NodeState::WritesOnly, false, true),
+        (NodeState::Resuming, false, true),
+        (NodeState::Standby, false, false),
+    ] {
+        w.operate(0, state);
+        assert_eq!(serves(&mut w, REQ, &["GET", "k"]), reads, "{state:?}");
+        assert_eq!(serves(&mut w, REQ, &["SET", "k", "2"]), writes, "{state:?}");
+        assert_eq!(serves(&mut w, REQ, &["EVAL", "return 1", "1", "k"]), writes, "{state:?}");
+        assert!(serves(&mut w, REQ, &["PING"]), "the heartbeat is no request");
+        // What is to be fanned out goes to the other rack at least.
+        let before = executed(&w, 1, "SET");
+        assert!(serves(&mut w, FORWARD, &["SET", "k", "3"]), "{state:?}");
+        assert_eq!(executed(&w, 1, "SET"), before + 1, "{state:?}");
+    }
 }
 
 #[test]
