@@ -4,16 +4,18 @@
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use torc::dispatch::view::{NodeState, Settings, View};
 use torc::dispatch::{ClientKind, Embedded};
 use torc::net::buffers::Buffers;
 use torc::net::clock::Clock;
+use torc::net::names::Names;
 use torc::net::store_health::StoreHealth;
 use torc::net::worker::{Heard, Setup, Socket, StoreAddress, Worker};
 use torc::ring::{Consistency, Peer, PeerId, PeerState, Topology};
@@ -22,6 +24,10 @@ use torc::token::DynToken;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Where names would be looked up, if there were any.
+static CONTROL: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_current_thread().build().expect("a runtime"));
 
 /// Rounds that are counted together.
 const COUNTED: usize = 200;
@@ -102,6 +108,7 @@ impl Ring {
             idle_timeout_ms: 0,
             store_health: Arc::new(StoreHealth::new(ports.len(), true)),
             security: None,
+            names: Names::new(None, CONTROL.handle().clone()).expect("a resolver"),
             clock: Clock::start(),
             heard: Arc::new(Heard::default()),
             notices: mpsc::unbounded_channel().0,

@@ -165,12 +165,7 @@ async fn set_timeout_factor<V: AdminView>(
 }
 
 async fn state<V: AdminView>(State(admin): Node<V>) -> Response {
-    let state = match admin.view.view().state {
-        NodeState::Normal => "NORMAL",
-        NodeState::Standby => "STANDBY",
-        NodeState::WritesOnly => "WRITES_ONLY",
-        NodeState::Resuming => "RESUMING",
-    };
+    let state = admin.view.view().state;
     reply::ok(format!("State: {state}\n"))
 }
 

@@ -1,5 +1,6 @@
 //! `cluster:`: the ring as torc nodes keep it among themselves.
 
+use super::provider::DnsServer;
 use super::section::section;
 use super::texts::Secret;
 use super::words::OnOff;
@@ -17,6 +18,12 @@ section! {
         /// How sure the failure detector must be before a node is judged down; 8 means one wrong
         /// verdict in 10^8 heartbeats. Default: 8.
         pub phi_threshold: f64 = 8.0,
+        /// Time between two questions to the seed provider, and between two looks at the addresses
+        /// of host names, milliseconds. Default: 30000.
+        pub seeds_interval_ms: u64 = 30_000,
+        /// The DNS server to ask, `ip` or `ip:port`. Default: those of the system; host names are
+        /// then looked up as the system does, `/etc/hosts` included.
+        pub dns_server: Option<DnsServer> = None,
         /// Declares that no C node is in this ring. Allows negative tokens and finer stamps.
         /// Default: false.
         pub torc_only: bool = false,

@@ -67,7 +67,8 @@ section! {
         /// Connections to each peer of another datacenter, per worker. 0 or absent: 1.
         pub(super) remote_peer_connections: Option<u16> = None,
         /// Where peers besides `dyn_seeds` come from: `simple_provider` (nowhere),
-        /// `florida_provider` (HTTP), `dns_provider`; only the first has an effect yet. Default:
+        /// `florida_provider` (HTTP, variables DYNOMITE_FLORIDA_IP, _PORT, _REQUEST),
+        /// `dns_provider` (variables DYNOMITE_DNS_NAME, DYNOMITE_DNS_TYPE). Default:
         /// simple_provider.
         pub(super) dyn_seed_provider: Option<SeedProvider> = None,
         /// The other nodes, each `host:port:rack:dc:tokens [name]`. Default: none.

@@ -143,6 +143,10 @@ impl Check<'_> {
             let path = ["cluster", "gossip_interval_ms"];
             self.fault(&path, "gossip needs a time between rounds", "1 or more");
         }
+        if self.pool.cluster.seeds_interval_ms == 0 {
+            let path = ["cluster", "seeds_interval_ms"];
+            self.fault(&path, "providers need a time between questions", "1 or more");
+        }
     }
 
     /// All bounds but the idle time are at least 1.

@@ -4,7 +4,6 @@ use super::error::Sources;
 use super::model::{Config, PEER_PORT, SECURE_PEER_PORT, Store};
 use super::node::{Node, Value};
 use super::pool::Pool;
-use super::words::SeedProvider;
 use crate::hash::HashType;
 use crate::ring::Consistency;
 
@@ -54,12 +53,6 @@ pub(super) fn all(
         list.push(format!("dyn_seeds: {seed} is this node itself and is left out"));
     }
     list.extend(ring(config));
-    if config.seed_provider != SeedProvider::Simple {
-        list.push(format!(
-            "`dyn_seed_provider: {}` is not asked yet: peers come from `dyn_seeds` and gossip",
-            config.seed_provider
-        ));
-    }
     if let (Store::Server(_), Some(at)) = (&config.store, root.find(&["embedded"])) {
         let line = sources.line_of(at);
         list.push(format!("{line}: `embedded` has no effect without `datastore: embedded`"));

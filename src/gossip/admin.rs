@@ -1,10 +1,10 @@
 //! What operators and other parts of the node ask for.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::event::EventKind;
-use super::identity::Slot;
+use super::identity::{Slot, SlotId};
 use super::member::{Member, Reach};
 use super::membership::Membership;
 use super::message::{ATTRIBUTES_MAX, attribute_fits};
@@ -67,8 +67,7 @@ impl Membership {
         if own.claim == claim || own.claim == Claim::Left {
             return;
         }
-        let (from, to) = (own.claim.peer_state(), claim.peer_state());
-        own.claim = claim;
+        let (from, to) = (std::mem::replace(&mut own.claim, claim), claim);
         own.version += 1;
         self.start_rumor(self.local);
         self.event_of(self.local, EventKind::State { from, to }, now);
@@ -139,6 +138,13 @@ impl Membership {
         true
     }
 
+    /// Takes note of an operator's order that others are not told: about a peer, else about this
+    /// node.
+    pub fn ordered(&mut self, peer: Option<PeerId>, what: &str, now: Millis) {
+        let slot = peer.and_then(|id| self.table.slot_of(id)).unwrap_or(self.local);
+        self.event_of(slot, EventKind::Ordered { what: what.to_owned() }, now);
+    }
+
     /// Everything known of every holder at `now`, for operators.
     pub fn standings(&self, now: Millis) -> Vec<Standing> {
         let standing = |member: &Member| Standing {
@@ -178,8 +184,19 @@ impl Membership {
         Ok(())
     }
 
-    /// A host name's IPv4 address as it is now: C nodes are told addresses, never names.
-    pub fn resolved(&mut self, host: &str, ip: Ipv4Addr) {
-        self.resolved.insert(host.to_owned(), ip);
+    /// A host name's address as it is now: C nodes are told addresses, never names. True when the
+    /// name had another one before, so that what is connected there is out of date.
+    pub fn resolved(&mut self, host: &str, ip: IpAddr, now: Millis) -> bool {
+        let before = self.resolved.insert(host.to_owned(), ip);
+        if before == Some(ip) {
+            return false;
+        }
+        let here = self.table.entries().filter(|(_, member)| member.record.addr.host == host);
+        let slots: Vec<SlotId> = here.map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.event_of(slot, EventKind::Resolved { host: host.to_owned(), ip }, now);
+        }
+        self.c.changed(now);
+        before.is_some()
     }
 }

@@ -4,7 +4,7 @@
 //! does not know, never removes, and has no notion of ports, further tokens or clusters. So it is
 //! told only what is certain, and what it says is never stronger than what torc nodes know.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::c_format::{C_NEVER_HEARD, CEntry, CRecord, CState, read_body, write_bodies};
 use super::event::{Source, Transmit};
@@ -73,7 +73,7 @@ impl Membership {
             return;
         };
         let known_host = &member.record.addr.host;
-        let resolved = self.resolved.get(known_host).map(Ipv4Addr::to_string);
+        let resolved = self.resolved.get(known_host).map(IpAddr::to_string);
         let same_host = *known_host == heard.host || resolved.as_ref() == Some(&heard.host);
         let speaks_for_itself =
             member.local || (member.record.kind == Kind::Torc && member.record.generation > 0);
@@ -117,8 +117,7 @@ impl Membership {
         member.record.claim = claim;
         member.record.bump(unix_ms);
         self.start_rumor(slot);
-        let (from, to) = (held.peer_state(), claim.peer_state());
-        self.event_of(slot, super::EventKind::State { from, to }, now);
+        self.event_of(slot, super::EventKind::State { from: held, to: claim }, now);
         self.changed(now);
     }
 
@@ -207,7 +206,7 @@ impl Membership {
         for (_, member) in self.table.entries_mut() {
             let host = &member.record.addr.host;
             let ip = host.parse().ok().or_else(|| resolved.get(host).copied());
-            let (Some(ip), Some(state)) = (ip, c_state(member)) else {
+            let (Some(IpAddr::V4(ip)), Some(state)) = (ip, c_state(member)) else {
                 continue;
             };
             if member.record.addr.port != port || !member.is_certain() {

@@ -1,11 +1,13 @@
 //! What the machine reports: every change with its cause, what to send, and counts.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use super::identity::{Addr, Slot};
+use super::record::Claim;
 use super::time::Millis;
 use crate::proto::dnode::MsgType;
-use crate::ring::{PeerId, PeerState};
+use crate::ring::PeerId;
 
 /// Bytes for another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,9 +63,9 @@ pub enum EventKind {
     /// Its holder claims another state.
     State {
         /// The state before.
-        from: PeerState,
+        from: Claim,
         /// The state now.
-        to: PeerState,
+        to: Claim,
     },
     /// It has another holder, or the same at another address.
     Moved {
@@ -73,6 +75,13 @@ pub enum EventKind {
         to: Addr,
         /// Who said so.
         source: Source,
+    },
+    /// The name of its holder's host means this address now.
+    Resolved {
+        /// The name.
+        host: String,
+        /// The address.
+        ip: IpAddr,
     },
     /// Its holder was started again.
     Restarted,
@@ -89,6 +98,11 @@ pub enum EventKind {
     Duplicate {
         /// Where the holder listens.
         holder: Addr,
+    },
+    /// An operator changed something of this node that others are not told.
+    Ordered {
+        /// What it is now.
+        what: String,
     },
     /// This node was forgotten or replaced by mistake, and took its slot back.
     Rejoined,
@@ -199,11 +213,13 @@ impl EventKind {
             EventKind::Down { .. } => "down",
             EventKind::State { .. } => "state",
             EventKind::Moved { .. } => "moved",
+            EventKind::Resolved { .. } => "resolved",
             EventKind::Restarted => "restarted",
             EventKind::Tokens => "tokens",
             EventKind::Kind { .. } => "kind",
             EventKind::Retry => "retry",
             EventKind::Duplicate { .. } => "duplicate",
+            EventKind::Ordered { .. } => "ordered",
             EventKind::Rejoined => "rejoined",
             EventKind::Conflict { .. } => "conflict",
             EventKind::Refused { .. } => "refused",
@@ -221,10 +237,12 @@ impl EventKind {
             EventKind::Down { cause } => cause.to_string(),
             EventKind::Up => "it answers".to_owned(),
             EventKind::State { .. } | EventKind::Tokens => "it said so".to_owned(),
+            EventKind::Resolved { .. } => "its name was looked up".to_owned(),
             EventKind::Restarted => "a newer generation was heard".to_owned(),
             EventKind::Kind { .. } => "its answer to a request of version 2".to_owned(),
             EventKind::Retry => "others hear it, our connection is down".to_owned(),
             EventKind::Duplicate { .. } => "a newer generation was heard elsewhere".to_owned(),
+            EventKind::Ordered { .. } => "by order of an operator".to_owned(),
             EventKind::Rejoined => "others held this node for gone".to_owned(),
             EventKind::Refused { why, .. } => why.clone(),
         }
@@ -241,12 +259,14 @@ impl fmt::Display for EventKind {
             EventKind::Down { .. } => f.write_str("down"),
             EventKind::State { from, to } => write!(f, "{from} -> {to}"),
             EventKind::Moved { from, to, .. } => write!(f, "moved from {from} to {to}"),
+            EventKind::Resolved { host, ip } => write!(f, "{host} is at {ip}"),
             EventKind::Restarted => f.write_str("restarted"),
             EventKind::Tokens => f.write_str("changed its tokens"),
             EventKind::Kind { torc: true } => f.write_str("is a torc node"),
             EventKind::Kind { torc: false } => f.write_str("is a C node"),
             EventKind::Retry => f.write_str("to be connected again"),
             EventKind::Duplicate { holder } => write!(f, "our slot is held at {holder}"),
+            EventKind::Ordered { what } => f.write_str(what),
             EventKind::Rejoined => f.write_str("took its slot back"),
             EventKind::Conflict { addr, .. } => write!(f, "not believed to be at {addr}"),
             EventKind::Refused { from, .. } => write!(f, "refused a message of {from}"),

@@ -1,7 +1,7 @@
 //! The machine: what it holds, how it is driven, what it shows.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::c_rules::CRounds;
 use super::detector::DetectorSettings;
@@ -55,7 +55,7 @@ pub struct Membership {
     pub(super) c: CRounds,
     /// Addresses claimed for a slot and not believed, reported once each.
     pub(super) conflicts: BTreeMap<SlotId, Addr>,
-    pub(super) resolved: BTreeMap<String, Ipv4Addr>,
+    pub(super) resolved: BTreeMap<String, IpAddr>,
     pub(super) refusal_reported: Option<Millis>,
     pub(super) counters: Counters,
     /// When the caller had promised to call again.

@@ -96,7 +96,7 @@ impl Membership {
         let Some(record) = self.table.member(slot).map(|m| m.record.clone()) else {
             return;
         };
-        let (from, to) = (held.claim.peer_state(), record.claim.peer_state());
+        let (from, to) = (held.claim, record.claim);
         if held.addr != record.addr {
             let (from, to) = (held.addr.clone(), record.addr.clone());
             self.event_of(slot, EventKind::Moved { from, to, source }, now);

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::identity::{Addr, Slot};
 use crate::ring::PeerState;
@@ -77,6 +78,22 @@ impl Claim {
             Claim::Left | Claim::Forgotten => PeerState::Leaving,
             Claim::Unknown => PeerState::Unknown,
         }
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Claim::Standby => "STANDBY",
+            Claim::WritesOnly => "WRITES_ONLY",
+            Claim::Resuming => "RESUMING",
+            Claim::Normal => "NORMAL",
+            Claim::Joining => "JOINING",
+            Claim::Away => "AWAY",
+            Claim::Left => "LEFT",
+            Claim::Forgotten => "FORGOTTEN",
+            Claim::Unknown => "UNKNOWN",
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::listener::set_options;
+use super::names::Names;
 use super::secure::LinkSecurity;
 use crate::gossip::c_format::put_c_gossip_frame;
 use crate::gossip::{Addr, Transmit};
@@ -62,6 +63,7 @@ pub struct ControlLinks {
     /// Held once by every message that is not written yet.
     unwritten: Arc<()>,
     security: Option<LinkSecurity>,
+    names: Names,
     proven: mpsc::UnboundedSender<Proven>,
     queue_max: usize,
     /// Messages dropped because a link's queue was full.
@@ -74,11 +76,17 @@ impl ControlLinks {
     pub fn new(
         probe: &'static [u8],
         security: Option<LinkSecurity>,
+        names: Names,
         proven: mpsc::UnboundedSender<Proven>,
         queue_max: usize,
     ) -> ControlLinks {
         let (links, unwritten) = Default::default();
-        ControlLinks { probe, links, unwritten, security, proven, queue_max, dropped: 0 }
+        ControlLinks { probe, links, unwritten, security, names, proven, queue_max, dropped: 0 }
+    }
+
+    /// Ends the links to a host that has another address now.
+    pub fn drop_host(&mut self, host: &str) {
+        self.links.retain(|(addr, _), _| addr.host != host);
     }
 
     /// True when every message was written or given up.
@@ -103,13 +111,13 @@ impl ControlLinks {
             },
         };
         let (link, inbox) = mpsc::channel(self.queue_max);
-        let (probe, proven) = (self.probe, self.proven.clone());
+        let (probe, names, proven) = (self.probe, self.names.clone(), self.proven.clone());
         // Gossip in the C format is for links in plaintext alone.
         let secure = |s: &LinkSecurity| s.option.encrypts(message.0.same_dc, same_rack) && !key.1;
         let security = self.security.clone().filter(secure);
         tokio::spawn(async move {
             let to = message.0.to.clone();
-            if let Err(error) = run(message, inbox, probe, security, proven).await {
+            if let Err(error) = run(message, inbox, probe, security, names, proven).await {
                 tracing::debug!(%to, %error, "control link");
             }
         });
@@ -123,11 +131,12 @@ async fn run(
     mut inbox: mpsc::Receiver<Queued>,
     probe: &[u8],
     security: Option<LinkSecurity>,
+    names: Names,
     proven: mpsc::UnboundedSender<Proven>,
 ) -> io::Result<()> {
     let (to, same_dc) = (first.0.to.clone(), first.0.same_dc);
     let torc = first.0.kind.is_control();
-    let opening = open(&to, same_dc, torc.then_some(probe), security);
+    let opening = open(&to, same_dc, torc.then_some(probe), security, &names);
     let opened = tokio::time::timeout(OPEN_TIMEOUT, opening).await;
     let (mut stream, cipher) = match opened.unwrap_or_else(|_| Err(timed_out()))? {
         Opened::Ready(stream, cipher) => (stream, cipher),
@@ -172,8 +181,9 @@ async fn open(
     same_dc: bool,
     ask: Option<&[u8]>,
     security: Option<LinkSecurity>,
+    names: &Names,
 ) -> io::Result<Opened> {
-    let mut stream = TcpStream::connect((to.host.as_str(), to.port)).await?;
+    let mut stream = names.connect(&to.host, to.port).await?;
     set_options(&socket2::SockRef::from(&stream));
     let Some(probe) = ask else { return Ok(Opened::Ready(stream, None)) };
     let (cipher, data) = match security {

@@ -100,6 +100,8 @@ pub(super) struct Upstream {
     pub(super) task: AbortHandle,
     pub(super) target: Target,
     pub(super) open: bool,
+    /// Ends the pause before the next attempt.
+    hurry: Rc<Notify>,
 }
 
 impl Core {
@@ -211,9 +213,11 @@ impl Core {
     fn carry_out(self: &Rc<Core>, event: Event) {
         match event {
             Event::Connect { up, target, address } => {
-                let task = Rc::clone(self).hold(up, target, address);
+                let hurry = Rc::new(Notify::new());
+                let task = Rc::clone(self).hold(up, target, address, Rc::clone(&hurry));
                 let task = tokio::task::spawn_local(task).abort_handle();
-                self.upstreams.borrow_mut().insert(up, Upstream { task, target, open: false });
+                let upstream = Upstream { task, target, open: false, hurry };
+                self.upstreams.borrow_mut().insert(up, upstream);
             }
             Event::Disconnect { up } => {
                 let upstream = self.upstreams.borrow_mut().remove(&up);
@@ -291,6 +295,7 @@ impl Core {
         self.after_input();
     }
 
+    /// Makes the connections to a peer anew, without a pause.
     pub(super) fn reopen(self: &Rc<Core>, peer: PeerId) {
         let open = |(_, upstream): &(&UpId, &Upstream)| {
             upstream.open && upstream.target == Target::Peer(peer)
@@ -299,6 +304,16 @@ impl Core {
             self.upstreams.borrow().iter().filter(open).map(|(up, _)| *up).collect();
         for up in ups {
             self.lose_upstream(up, Cause::Closed);
+        }
+        self.hurry(peer);
+    }
+
+    /// Ends the pauses before the next attempts to reach a peer.
+    pub(super) fn hurry(&self, peer: PeerId) {
+        for upstream in self.upstreams.borrow().values() {
+            if upstream.target == Target::Peer(peer) {
+                upstream.hurry.notify_one();
+            }
         }
     }
 

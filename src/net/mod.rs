@@ -10,7 +10,9 @@ pub mod control_link;
 #[cfg(feature = "admin")]
 pub mod http;
 pub mod listener;
+pub mod names;
 pub mod secure;
+pub mod seed_provider;
 pub mod store_health;
 pub mod worker;
 

@@ -3,16 +3,18 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 use super::buffers::Buffers;
 use super::clock::Clock;
 use super::core::Core;
+use super::names::Names;
 use super::store_health::StoreHealth;
 use super::worker::{Heard, Setup, Socket, Worker};
 use crate::dispatch::view::{NodeState, Settings, View};
@@ -25,6 +27,10 @@ use crate::token::DynToken;
 
 /// Bytes of the value of `large`.
 const LARGE: usize = 600_000;
+
+/// Where names would be looked up, if there were any.
+static CONTROL: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_current_thread().build().expect("a runtime"));
 
 struct Store;
 
@@ -83,6 +89,7 @@ fn setup() -> Setup {
         idle_timeout_ms: 0,
         store_health: Arc::new(StoreHealth::new(1, false)),
         security: None,
+        names: Names::new(None, CONTROL.handle().clone()).expect("a resolver"),
         clock: Clock::start(),
         heard: Arc::new(Heard::default()),
         notices: mpsc::unbounded_channel().0,

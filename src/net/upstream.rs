@@ -9,8 +9,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Notify;
 
 use super::core::{Core, Io};
+use super::listener::set_options;
 use super::panics::caught;
 use super::stream::{ReadHalf, WriteHalf, tcp_halves, unix_halves};
 use super::worker::StoreAddress;
@@ -38,9 +40,11 @@ impl Core {
         up: UpId,
         target: Target,
         address: Option<(String, u16)>,
+        hurry: Rc<Notify>,
     ) {
         loop {
-            caught(Rc::clone(&self).keep_connected(up, target, address.clone())).await;
+            let keep = Rc::clone(&self).keep_connected(up, target, address.clone(), &hurry);
+            caught(keep).await;
             if self.is_broken() {
                 return;
             }
@@ -57,6 +61,7 @@ impl Core {
         up: UpId,
         target: Target,
         address: Option<(String, u16)>,
+        hurry: &Notify,
     ) {
         let most = match target {
             Target::Store => self.setup.store_retry_max,
@@ -87,17 +92,19 @@ impl Core {
                     told = true;
                 }
             }
-            tokio::time::sleep(pause.min(most)).await;
-            pause = (pause * 2).min(most);
+            tokio::select! {
+                () = tokio::time::sleep(pause.min(most)) => pause = (pause * 2).min(most),
+                () = hurry.notified() => pause = RETRY_FIRST,
+            }
         }
     }
 
     async fn connect(&self, address: Option<&(String, u16)>) -> io::Result<(ReadHalf, WriteHalf)> {
         let attempt = async {
             match (address, &self.setup.store) {
-                (Some((host, port)), _) => tcp(host, *port).await,
+                (Some((host, port)), _) => self.tcp(host, *port).await,
                 (None, Some(StoreAddress::Tcp(host, port))) => {
-                    let mut stream = tcp(host, *port).await?;
+                    let mut stream = self.tcp(host, *port).await?;
                     self.log_in(&mut stream).await?;
                     Ok(stream)
                 }
@@ -113,6 +120,12 @@ impl Core {
         tokio::time::timeout(CONNECT_TIMEOUT, attempt)
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let stream = self.setup.names.connect(host, port).await?;
+        set_options(&socket2::SockRef::from(&stream));
+        Ok(stream)
     }
 
     /// Gives the datastore its password, when one is configured.
@@ -210,10 +223,4 @@ impl Core {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
         }
     }
-}
-
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
-    super::listener::set_options(&socket2::SockRef::from(&stream));
-    Ok(stream)
 }

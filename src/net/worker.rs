@@ -14,6 +14,7 @@ use tokio::task::LocalSet;
 use super::buffers::Buffers;
 use super::clock::Clock;
 use super::core::Core;
+use super::names::Names;
 use super::panics::caught;
 use super::secure::LinkSecurity;
 use super::store_health::StoreHealth;
@@ -61,6 +62,8 @@ pub struct Setup {
     pub store_health: Arc<StoreHealth>,
     /// How links are encrypted, when any is.
     pub security: Option<LinkSecurity>,
+    /// Where hosts are looked up.
+    pub names: Names,
     /// The node's clock.
     pub clock: Clock,
     /// Where peers were last heard, for the failure detector.
@@ -132,6 +135,7 @@ enum Command {
     Accept(Socket, ClientKind),
     Refresh,
     Reopen(PeerId),
+    Retry(PeerId),
     Counters(oneshot::Sender<Counters>),
     Drain(oneshot::Sender<()>),
     Stop,
@@ -206,6 +210,11 @@ impl Worker {
         let _ = self.commands.send(Command::Reopen(peer));
     }
 
+    /// Tries at once what waits for the next attempt to reach a peer; open connections stay.
+    pub fn retry(&self, peer: PeerId) {
+        let _ = self.commands.send(Command::Retry(peer));
+    }
+
     /// Its figures.
     pub async fn counters(&self) -> Option<Counters> {
         let (reply, answer) = oneshot::channel();
@@ -268,6 +277,7 @@ impl Core {
                 self.after_input();
             }
             Command::Reopen(peer) => self.reopen(peer),
+            Command::Retry(peer) => self.hurry(peer),
             Command::Counters(reply) => {
                 let dispatcher = self.look();
                 let mut counters = dispatcher.counters().clone();

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use super::Shared;
 use super::orders::{Done, Order, PeerOrder, Tuning};
+use super::status::Provider;
 use crate::admin::{AdminView, Command, Event, Identity, LIMITS, Latch, PeerVerb, Refused, router};
 use crate::dispatch::Counters;
 use crate::dispatch::view::{NodeState, Now, View};
@@ -20,6 +21,26 @@ use crate::telemetry::log::Log;
 
 /// Where Linux keeps the name of the machine.
 const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
+
+/// How the seed provider was asked.
+fn of_provider(provider: &Provider) -> [Figure; 3] {
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let answers = read(&provider.answers);
+    let skipped = read(&provider.skipped);
+    [
+        Figure::counter("seed_provider_answers", "Answers of the seed provider", answers),
+        Figure::counter(
+            "seed_provider_failures",
+            "Times the seed provider gave no answer",
+            read(&provider.failures),
+        ),
+        Figure::counter(
+            "seed_provider_entries_skipped",
+            "Entries of the seed provider that made no sense",
+            skipped,
+        ),
+    ]
+}
 
 /// Serves the admin port for ever.
 pub(super) async fn serve(shared: Arc<Shared>, listener: Listener, log: Arc<Log>) {
@@ -110,6 +131,7 @@ impl NodeView {
                 status.dropped(),
             ),
         ];
+        figures.extend(of_provider(status.provider()));
         figures.extend(of_gossip(&status.gossip()));
         if let Some(store) = &self.0.embedded {
             figures.extend(of_store(&store.counters()));

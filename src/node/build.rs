@@ -86,7 +86,8 @@ pub fn membership(config: &Config, own: &HostPort, wall_ms: u64, now: Millis) ->
         claim: Claim::Normal,
         unix_ms: wall_ms,
     };
-    Membership::new(settings, local, seeds(config), wall_ms, now)
+    let seeds = config.seeds.iter().map(seed).collect();
+    Membership::new(settings, local, seeds, wall_ms, now)
 }
 
 /// The envelope of control messages.
@@ -114,15 +115,15 @@ fn secure_option(config: &Config) -> SecureOption {
     }
 }
 
-fn seeds(config: &Config) -> Vec<Seed> {
-    let seed = |seed: &config::Seed| Seed {
+/// An entry of a seed list as the membership takes it.
+pub fn seed(seed: &config::Seed) -> Seed {
+    Seed {
         dc: seed.datacenter.clone(),
         rack: seed.rack.clone(),
         tokens: seed.tokens.clone(),
         addr: Addr::new(&seed.address.host, seed.address.port),
         name: seed.name.clone().unwrap_or_else(|| seed.address.to_string()),
-    };
-    config.seeds.iter().map(seed).collect()
+    }
 }
 
 fn settings(config: &Config) -> Settings {

@@ -12,7 +12,7 @@ use super::Shared;
 use super::build::{self, Knobs};
 use super::orders::{Done, Order};
 use crate::dispatch::view::NodeState;
-use crate::gossip::{Addr, Link, Member, Membership, Millis, Reach, Transmit};
+use crate::gossip::{Addr, Event, EventKind, Link, Member, Membership, Millis, Reach, Transmit};
 use crate::net::clock::wall_ms;
 use crate::net::control_link::{ControlLinks, Proven};
 use crate::net::worker::Notice;
@@ -31,7 +31,7 @@ pub(super) struct Control {
     pub(super) shared: Arc<Shared>,
     pub(super) membership: Membership,
     pub(super) knobs: Knobs,
-    links: ControlLinks,
+    pub(super) links: ControlLinks,
     open: HashMap<PeerId, usize>,
     heard: HashMap<PeerId, u64>,
     published: u64,
@@ -167,6 +167,7 @@ impl Control {
         while let Some(event) = self.membership.poll_event() {
             tracing::info!("ring: {} {} ({})", event.slot, event.kind, event.kind.cause());
             self.shared.status.add(&event, wall_ms());
+            self.hurry(&event);
         }
         self.show();
         if self.links.is_idle()
@@ -178,6 +179,29 @@ impl Control {
         if self.membership.version() != self.published {
             self.published = self.membership.version();
             self.publish();
+        }
+    }
+
+    /// A holder that is back, or elsewhere, is not waited for.
+    fn hurry(&self, event: &Event) {
+        let is_back = match event.kind {
+            EventKind::Moved { .. } | EventKind::Restarted | EventKind::Retry => true,
+            EventKind::Resolved { .. } | EventKind::Up => true,
+            EventKind::Added { .. }
+            | EventKind::Removed { .. }
+            | EventKind::Down { .. }
+            | EventKind::State { .. }
+            | EventKind::Tokens
+            | EventKind::Kind { .. }
+            | EventKind::Duplicate { .. }
+            | EventKind::Ordered { .. }
+            | EventKind::Rejoined
+            | EventKind::Conflict { .. }
+            | EventKind::Refused { .. } => false,
+        };
+        let holder = |m: &&Member| m.record().slot == event.slot && !m.is_local();
+        if is_back && let Some(member) = self.membership.members().find(holder) {
+            self.shared.workers.iter().for_each(|worker| worker.retry(member.id()));
         }
     }
 

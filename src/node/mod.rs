@@ -12,6 +12,7 @@ pub mod serve;
 mod admin_view;
 mod control;
 mod descriptors;
+mod discovery;
 #[cfg(feature = "documents")]
 mod documents;
 #[cfg(all(feature = "admin", feature = "documents"))]

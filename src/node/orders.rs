@@ -3,12 +3,15 @@
 //! Each order carries a channel for its answer, which comes once the order is in force: the
 //! machine changed, the snapshot was published.
 
+use std::fmt;
+use std::net::IpAddr;
+
 use tokio::sync::oneshot;
 
 use super::build::Knobs;
 use super::control::Control;
 use crate::dispatch::view::NodeState;
-use crate::gossip::{Addr, Claim, ForgetError, Millis, Slot, Standing};
+use crate::gossip::{Addr, Claim, ForgetError, Millis, Seed, Slot, Standing};
 use crate::ring::{Consistency, PeerId};
 
 /// An order is answered with this once it is in force.
@@ -21,6 +24,10 @@ pub enum Order {
     Peers(Vec<PeerId>, PeerOrder, Done),
     /// Change levels, deadlines or the node's state.
     Tune(Tuning, Done),
+    /// Follow a seed list, whole.
+    Seeds(Vec<Seed>),
+    /// The name of a host means this address now.
+    Resolved(String, IpAddr),
     /// Ask an address whose slot is not known.
     Contact(Addr, Done),
     /// Give up the arc for good and say so; answered once that is on the wire.
@@ -61,6 +68,18 @@ pub enum Tuning {
     State(NodeState),
 }
 
+/// What is in force then, as an event says it.
+impl fmt::Display for Tuning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tuning::Read(level) => write!(f, "reads at {level}"),
+            Tuning::Write(level) => write!(f, "writes at {level}"),
+            Tuning::TimeoutFactor(factor) => write!(f, "deadlines times {factor}"),
+            Tuning::State(state) => write!(f, "state {state}"),
+        }
+    }
+}
+
 impl Knobs {
     fn set(&mut self, tuning: Tuning) {
         match tuning {
@@ -86,6 +105,14 @@ impl Control {
                 self.tune(tuning, now);
                 self.settle();
                 done.send(())
+            }
+            Order::Seeds(seeds) => {
+                self.membership.update_seeds(seeds, now);
+                Ok(())
+            }
+            Order::Resolved(host, ip) => {
+                self.resolved(&host, ip, now);
+                Ok(())
             }
             Order::Contact(addr, done) => {
                 self.membership.add_contact(addr);
@@ -124,7 +151,25 @@ impl Control {
         };
     }
 
+    /// What is connected to an address a name meant before is connected anew.
+    fn resolved(&mut self, host: &str, ip: IpAddr, now: Millis) {
+        if !self.membership.resolved(host, ip, now) {
+            return;
+        }
+        self.links.drop_host(host);
+        let here = self.membership.members().filter(|m| m.record().addr.host == host);
+        for member in here {
+            self.shared.workers.iter().for_each(|worker| worker.reopen(member.id()));
+        }
+    }
+
     fn peer_order(&mut self, id: PeerId, what: PeerOrder, now: Millis) {
+        let words = match what {
+            PeerOrder::Down => "held down",
+            PeerOrder::Up => "held down no more",
+            PeerOrder::Reset => "judged and connected anew",
+        };
+        self.membership.ordered(Some(id), words, now);
         let known = match what {
             PeerOrder::Down => self.membership.force_down(id, true, now),
             PeerOrder::Up => self.membership.force_down(id, false, now),
@@ -138,7 +183,11 @@ impl Control {
     /// A node that serves nothing says so, so that nobody asks it. One that refuses reads alone
     /// must still be written to: it claims to be normal and refuses them itself.
     fn tune(&mut self, tuning: Tuning, now: Millis) {
+        let before = self.knobs;
         self.knobs.set(tuning);
+        if self.knobs != before {
+            self.membership.ordered(None, &tuning.to_string(), now);
+        }
         if let Tuning::State(state) = tuning {
             let claim = match state {
                 NodeState::Standby => Claim::Standby,

@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::affinity::{self, AffinityPlane, Following};
 use super::build::{self, Knobs};
 use super::control::Control;
+use super::discovery;
 #[cfg(feature = "documents")]
 use super::documents::Documents;
 use super::embedded::executor;
 use super::{Node, Shared, Status, descriptors, report};
 use crate::affinity::places::Places;
 use crate::config::{
-    AffinityMode, Config, Endpoint, KeyFileError, NoOwnAddress, OwnAddress, Store,
+    AffinityMode, BadVariable, Config, Endpoint, KeyFileError, NoOwnAddress, OwnAddress, Store,
 };
 use crate::dispatch::ClientKind;
 use crate::dispatch::view::View;
@@ -26,6 +28,7 @@ use crate::net::buffers::Buffers;
 use crate::net::clock::{Clock, wall_ms};
 use crate::net::control_link::{ControlLinks, FILTER_QUEUE_MAX, GOSSIP_QUEUE_MAX};
 use crate::net::listener::{Listener, accept};
+use crate::net::names::Names;
 use crate::net::store_health::StoreHealth;
 use crate::net::worker::{Heard, Notice, Setup, StoreAddress, Worker};
 use crate::ring::{PeerId, Topology, TopologyError};
@@ -48,6 +51,9 @@ pub enum StartError {
     /// The key of encrypted links cannot be used.
     #[error("{0}")]
     KeyFile(#[from] KeyFileError),
+    /// The seed provider cannot be asked.
+    #[error("{0}")]
+    SeedProvider(#[from] BadVariable),
     /// Nobody could connect to this node.
     #[error("{0}")]
     NoOwnAddress(#[from] NoOwnAddress),
@@ -85,6 +91,9 @@ impl Node {
         let mut listeners = bind(&config)?;
         let port = listeners.peers.port().unwrap_or(0);
         let own = config.own_address(port, |name| std::env::var(name).ok())?;
+        let source = config.seed_source(|name| std::env::var(name).ok())?;
+        let server = config.cluster.dns_server.map(|server| server.0);
+        let names = Names::new(server, Handle::current())?;
         let clock = Clock::start();
         let now = Millis(clock.now().mono_ms());
         let membership = build::membership(&config, &own.address, wall_ms(), now);
@@ -101,7 +110,7 @@ impl Node {
         let (proven, proven_in) = mpsc::unbounded_channel();
         let embedded = store(&config);
         let buffers = Arc::new(Buffers::new(config.limits.buffers_bytes_max.as_usize()));
-        let setup = setup(&config, &view, &embedded, clock, &heard, &buffers, notices);
+        let setup = setup(&config, &view, &embedded, clock, &heard, &buffers, notices, &names);
         let setup = Setup { security: security.clone(), ..setup };
         let store_health = embedded.is_none().then(|| Arc::clone(&setup.store_health));
         let workers: Arc<[Worker]> = (0..config.worker_count())
@@ -126,8 +135,9 @@ impl Node {
             relay: Default::default(),
         });
         let probe = shared.view.load().settings.protocol.probe();
-        let control_links =
-            |queue_max| ControlLinks::new(probe, security.clone(), proven.clone(), queue_max);
+        let control_links = |queue_max| {
+            ControlLinks::new(probe, security.clone(), names.clone(), proven.clone(), queue_max)
+        };
         let links = control_links(GOSSIP_QUEUE_MAX);
         let filter_links = control_links(FILTER_QUEUE_MAX);
         let control = Control::new(Arc::clone(&shared), membership, knobs, links);
@@ -149,6 +159,7 @@ impl Node {
             tasks.push(tokio::spawn(Arc::clone(plane).run(following)));
         }
         tasks.push(tokio::spawn(control.run(notices_in, orders_in, proven_in)));
+        tasks.extend(discovery::start(&shared, source, names));
         Ok(Node {
             shared,
             #[cfg(feature = "documents")]
@@ -218,6 +229,7 @@ fn setup(
     heard: &Arc<Heard>,
     buffers: &Arc<Buffers>,
     notices: mpsc::UnboundedSender<Notice>,
+    names: &Names,
 ) -> Setup {
     let store = match &config.store {
         Store::Embedded => None,
@@ -238,6 +250,7 @@ fn setup(
         store_password: config.auth.store_password.as_ref().map(|p| p.expose().to_owned()),
         store_retry_max: Duration::from_millis(config.store_link.retry_max_ms),
         security: None,
+        names: names.clone(),
         store_health: Arc::new(StoreHealth::new(config.worker_count(), eager)),
         clock,
         buffers: Arc::clone(buffers),

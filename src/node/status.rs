@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::gossip::{Counters, Event};
+use crate::net::seed_provider::{Answer, AskError};
 
 /// Changes of the membership kept for `/ring`.
 const HISTORY_MAX: usize = 256;
@@ -32,6 +33,18 @@ pub struct Status {
     holder: Mutex<Option<String>>,
     met: AtomicBool,
     dropped: AtomicU64,
+    provider: Provider,
+}
+
+/// How a seed provider was asked since the start.
+#[derive(Debug, Default)]
+pub struct Provider {
+    /// Answers.
+    pub answers: AtomicU64,
+    /// Times it gave none.
+    pub failures: AtomicU64,
+    /// Entries that made no sense.
+    pub skipped: AtomicU64,
 }
 
 impl Status {
@@ -63,6 +76,18 @@ impl Status {
     /// True once another node was heard of, or all that are known turned out to be away.
     pub fn met(&self) -> bool {
         self.met.load(Ordering::Relaxed)
+    }
+
+    /// How the seed provider was asked.
+    pub fn provider(&self) -> &Provider {
+        &self.provider
+    }
+
+    pub(super) fn provider_asked(&self, answer: &Result<Answer, AskError>) {
+        let skipped = answer.as_ref().map_or(0, |answer| answer.skipped);
+        let outcome = if answer.is_ok() { &self.provider.answers } else { &self.provider.failures };
+        outcome.fetch_add(1, Ordering::Relaxed);
+        self.provider.skipped.fetch_add(skipped, Ordering::Relaxed);
     }
 
     pub(super) fn set_gossip(&self, counters: Counters, dropped: u64) {

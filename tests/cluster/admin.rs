@@ -134,3 +134,29 @@ fn a_node_that_leaves_is_gone_from_every_ring() {
     assert_eq!(get(&ring.nodes[1], "/ready").0, 503);
     assert!(get(&ring.nodes[0], "/ring").1.contains("it said that it leaves"));
 }
+
+#[test]
+fn what_an_operator_changes_is_an_event() {
+    let ring =
+        Ring::start(Layout { dcs: vec![vec![1, 1]], store: Store::Embedded, extra: String::new() });
+    let node = &ring.nodes[0];
+    for (path, what) in [
+        ("/set_consistency/read/dc_quorum".to_owned(), "reads at DC_QUORUM"),
+        ("/set_timeout_factor/3".to_owned(), "deadlines times 3"),
+        ("/state/writes_only".to_owned(), "state WRITES_ONLY"),
+        ("/state/normal".to_owned(), "state NORMAL"),
+        ("/peer/down/all".to_owned(), "held down"),
+        ("/peer/reset/all".to_owned(), "judged and connected anew"),
+    ] {
+        assert_eq!(get(node, &path).0, 200, "{path}");
+        let event = format!("\"what\":\"{what}\",\"cause\":\"by order of an operator\"");
+        assert!(get(node, "/ring").1.contains(&event), "{path}");
+        assert!(node.log().contains(&format!("{what} (by order of an operator)")), "{path}");
+    }
+    let (_, metrics) = get(node, "/metrics");
+    assert!(metrics.contains("torc_ring_events_total{kind=\"ordered\"} 6"), "{metrics}");
+    // The same again changes nothing.
+    assert_eq!(get(node, "/set_timeout_factor/3").0, 200);
+    assert!(get(node, "/metrics").1.contains("kind=\"ordered\"} 6"));
+    ring.wait_settled();
+}

@@ -11,6 +11,8 @@ mod admin;
 mod affinity;
 mod client;
 mod clients;
+mod discovery;
+mod dns;
 mod encrypted;
 mod faults;
 mod keys_land;

@@ -170,6 +170,7 @@ pub struct Node {
     memcache: bool,
     pub process: Option<Process>,
     pub redis: Option<Process>,
+    env: Vec<(String, String)>,
     conf: PathBuf,
     log: PathBuf,
 }
@@ -188,6 +189,7 @@ impl Node {
         let child = Command::new(env!("CARGO_BIN_EXE_torc"))
             .arg("-c")
             .arg(&self.conf)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -231,6 +233,13 @@ pub struct Layout {
 
 pub struct Ring {
     pub nodes: Vec<Node>,
+    /// More variables of nodes added from now on.
+    pub env: Vec<(String, String)>,
+    /// Whether nodes added from now on have the first one in their seed list.
+    pub seeded: bool,
+    /// Where nodes added from now on take connections of peers: a host, and a port unless it is
+    /// drawn.
+    pub peer_at: (String, Option<u16>),
     folder: Folder,
     layout: Layout,
 }
@@ -238,7 +247,7 @@ pub struct Ring {
 impl Ring {
     /// Starts a ring in which every node knows one seed, and waits until all agree.
     pub fn start(layout: Layout) -> Ring {
-        let mut ring = Ring { nodes: Vec::new(), folder: Folder::new(), layout };
+        let mut ring = Ring::empty(layout);
         for dc in 0..ring.layout.dcs.len() {
             for rack in 0..ring.layout.dcs[dc].len() {
                 let count = ring.layout.dcs[dc][rack];
@@ -250,6 +259,13 @@ impl Ring {
         }
         ring.wait_settled();
         ring
+    }
+
+    /// A ring without nodes; the layout tells how those are that are added.
+    pub fn empty(layout: Layout) -> Ring {
+        let peer_at = ("127.0.0.1".to_owned(), None);
+        let (nodes, env, folder) = (Vec::new(), Vec::new(), Folder::new());
+        Ring { nodes, env, seeded: true, peer_at, folder, layout }
     }
 
     /// More lines of the pool of nodes added from now on.
@@ -265,12 +281,13 @@ impl Ring {
             rack: rack.into(),
             token,
             client: free_port(),
-            peer: free_port(),
+            peer: self.peer_at.1.unwrap_or_else(free_port),
             admin: free_port(),
             redis_port: free_port(),
             memcache: matches!(self.layout.store, Store::Memcached(_) | Store::EmbeddedMemcache),
             process: None,
             redis: None,
+            env: self.env.clone(),
             conf: self.folder.0.join(format!("n{number}.yml")),
             log: self.folder.0.join(format!("n{number}.log")),
         };
@@ -285,16 +302,16 @@ impl Ring {
                 format!("  servers:\n  - 127.0.0.1:{}:1\n", node.redis_port)
             }
         };
-        let seeds = self.nodes.first().map_or(String::new(), |first| {
+        let seeds = self.nodes.first().filter(|_| self.seeded).map_or(String::new(), |first| {
             let address = format!("127.0.0.1:{}", first.peer);
             let place = format!("{}:{}:{}", first.rack, first.dc, first.token);
             format!("  dyn_seeds:\n  - {address}:{place}\n")
         });
         let text = format!(
             "pool:\n  name: n{number}\n  datacenter: {dc}\n  rack: {rack}\n  tokens: '{token}'\n  \
-             listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  stats_listen: 127.0.0.1:{}\n  \
+             listen: 127.0.0.1:{}\n  dyn_listen: {}:{}\n  stats_listen: 127.0.0.1:{}\n  \
              workers: 1\n{store}{}{seeds}",
-            node.client, node.peer, node.admin, self.layout.extra
+            node.client, self.peer_at.0, node.peer, node.admin, self.layout.extra
         );
         fs::write(&node.conf, text).expect("configuration written");
         node.start();

@@ -67,8 +67,6 @@ fn all_names_of_the_reference_are_accepted_and_those_without_effect_named_once()
              `stats_interval`",
             "without effect in this version: `read_repairs_enabled`",
             "other than in Dynomite: `env` is obeyed: the EC2_ variables are not read",
-            "`dyn_seed_provider: florida_provider` is not asked yet: peers come from `dyn_seeds` \
-             and gossip",
         ]
     );
     assert_eq!(config.data_store, Protocol::Memcache);

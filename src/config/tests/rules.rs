@@ -61,6 +61,8 @@ fn values_out_of_range_are_refused() {
         ("limits: {client_in_flight: 0}", "`client_in_flight` 0 would stop the node"),
         ("limits: {request_bulk_bytes_max: 5gb}", "too large for one argument"),
         ("cluster: {gossip_interval_ms: 0}", "gossip needs a time between rounds"),
+        ("cluster: {seeds_interval_ms: 0}", "providers need a time between questions"),
+        ("cluster: {dns_server: resolver}", "`resolver` is no address of a DNS server"),
         ("cluster: {phi_threshold: -1}", "`-1` is not a positive number"),
         ("cluster: 5", "expected a map of settings, found text"),
         ("auth: {store_password: x}", "this store has no AUTH"),

@@ -43,7 +43,7 @@ fn rule_2_only_what_the_format_can_say() {
     add(|n| n.rack = "a$b".into(), 6);
     add(|n| n.tokens.push(DynToken::from_u32(3)), 7);
     add(|n| n.tokens = vec![DynToken::from_u128(0xabc_0000_0001_0000_0009)], 8);
-    world.poke(0, |m, _| m.resolved("by.name", Ipv4Addr::new(10, 1, 1, 1)));
+    world.poke(0, |m, now| m.resolved("by.name", Ipv4Addr::new(10, 1, 1, 1).into(), now));
     let sent = tables(&mut world, 31_000);
     let to_one = sent.iter().find(|(to, _)| *to == seed(1).addr).unwrap();
     let tokens: Vec<u32> = states(&to_one.1).into_iter().map(|(token, _)| token).collect();
