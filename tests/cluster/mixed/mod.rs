@@ -5,6 +5,7 @@
 //! on a loopback address of its own, because all peers of a C node have one port.
 
 mod data;
+mod gossip;
 mod levels;
 mod replace;
 mod ring;

@@ -99,7 +99,7 @@ impl Node {
     }
 }
 
-/// How a ring is set up.
+/// How a ring of eight is set up.
 pub struct Setup {
     /// Who is who: eight letters, `c` or `t`, in the order of the racks.
     pub who: &'static str,
@@ -114,54 +114,69 @@ pub struct Setup {
 pub struct Ring {
     pub nodes: Vec<Node>,
     pub folder: Folder,
+    net: String,
     bins: Bins,
 }
 
 impl Ring {
     /// Starts all nodes and waits until each one reaches every other.
     pub fn start(bins: &Bins, setup: &Setup) -> Ring {
-        let folder = Folder::new();
-        let net = free_net();
+        let mut ring = Ring::empty(bins);
         let places = RACKS.iter().flat_map(|rack| TOKENS.map(|token| (*rack, token)));
-        let nodes = places.zip(setup.who.chars()).zip(1..).map(|((place, who), number)| {
-            let ((dc, rack), token) = place;
-            let host = format!("{net}.{number}");
-            let store = redis_process_at(&bins.redis, &host, STORE_PORT);
-            let kind = if who == 'c' { Kind::C } else { Kind::Torc };
-            let name = format!("n{number}");
-            Node { kind, host, dc, rack, token, process: None, name, _store: store }
-        });
-        let mut ring = Ring { nodes: nodes.collect(), folder, bins: bins.clone() };
-        // All files before the first node: the key of encrypted links is one of them.
-        (0..ring.nodes.len()).for_each(|number| ring.configure(number, setup));
-        (0..ring.nodes.len()).for_each(|number| ring.launch(number));
+        for (((dc, rack), token), who) in places.zip(setup.who.chars()) {
+            ring.place(if who == 'c' { Kind::C } else { Kind::Torc }, dc, rack, token);
+        }
+        let secure = match setup.secure {
+            true => {
+                let key = key_file(&ring.folder);
+                format!("  secure_server_option: datacenter\n  pem_key_file: {key}\n")
+            }
+            false => "  secure_server_option: none\n".to_owned(),
+        };
+        let numbers: Vec<usize> = (0..ring.nodes.len()).collect();
+        for number in &numbers {
+            let (level, extra) = (setup.levels[number % TOKENS.len()], setup.extra);
+            let levels = format!("  read_consistency: {level}\n  write_consistency: {level}\n");
+            ring.configure(*number, &numbers, &format!("{secure}{levels}{extra}"));
+        }
+        numbers.iter().for_each(|number| ring.launch(*number));
         ring.wait_joined();
         ring.flush();
         ring
     }
 
-    /// Writes the file both kinds of node start from.
-    fn configure(&self, number: usize, setup: &Setup) {
+    /// A ring without nodes.
+    pub fn empty(bins: &Bins) -> Ring {
+        let (nodes, folder) = (Vec::new(), Folder::new());
+        Ring { nodes, folder, net: free_net(), bins: bins.clone() }
+    }
+
+    /// Adds a node that does not run yet, and starts its datastore.
+    pub fn place(&mut self, kind: Kind, dc: &'static str, rack: &'static str, token: u32) -> usize {
+        let number = self.nodes.len();
+        let (name, host) = (format!("n{}", number + 1), format!("{}.{}", self.net, number + 1));
+        let store = redis_process_at(&self.bins.redis, &host, STORE_PORT);
+        self.nodes.push(Node { kind, host, dc, rack, token, process: None, name, _store: store });
+        number
+    }
+
+    /// Writes the file both kinds of node start from. `seeds` are the nodes it knows, itself left
+    /// out; `extra` more lines of its pool, indented by two blanks.
+    pub fn configure(&self, number: usize, seeds: &[usize], extra: &str) {
         let node = &self.nodes[number];
         let (host, dc, rack, token) = (&node.host, node.dc, node.rack, node.token);
-        let others = self.nodes.iter().filter(|other| other.host != *host);
+        let others = seeds.iter().map(|seed| &self.nodes[*seed]).filter(|n| n.host != *host);
         let seed =
             |n: &Node| format!("  - {}:{PEER_PORT}:{}:{}:{}\n", n.host, n.rack, n.dc, n.token);
-        let seeds: String = others.map(seed).collect();
-        let secure = match setup.secure {
-            true => {
-                let key = key_file(&self.folder);
-                format!("  secure_server_option: datacenter\n  pem_key_file: {key}\n")
-            }
-            false => "  secure_server_option: none\n".to_owned(),
-        };
-        let (level, extra) = (setup.levels[number % TOKENS.len()], setup.extra);
+        let mut seeds: String = others.map(seed).collect();
+        if !seeds.is_empty() {
+            seeds.insert_str(0, "  dyn_seeds:\n");
+        }
         let text = format!(
             "dyn_o_mite:\n  datacenter: {dc}\n  rack: {rack}\n  tokens: '{token}'\n  \
              listen: {host}:{CLIENT_PORT}\n  dyn_listen: {host}:{PEER_PORT}\n  \
              stats_listen: {host}:{ADMIN_PORT}\n  servers:\n  - {host}:{STORE_PORT}:1\n  \
-             data_store: 0\n  dyn_seed_provider: simple_provider\n  dyn_seeds:\n{seeds}\
-             {secure}  read_consistency: {level}\n  write_consistency: {level}\n{extra}"
+             data_store: 0\n  dyn_seed_provider: simple_provider\n{seeds}{extra}"
         );
         fs::write(self.conf(number), text).expect("configuration written");
     }
