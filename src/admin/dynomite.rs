@@ -47,7 +47,9 @@ const HELP: &str = "\
 /ring                          racks, peers, shares and the last changes, as JSON
 /relay                         streams, pools and upstreams of the relay, as JSON
 /metrics                       for Prometheus
+/affinity                      the filters: lanes, ages, loads and figures, as JSON
 /log-level                     GET or PUT a log filter, from this machine only
+POST /affinity/rebuild         new filters from all members; from this machine only
 POST /ring/leave               give up this node's arc for good; from this machine only
 POST /ring/forget/DC/RACK/TOKEN
                                remove a dead node; from this machine only

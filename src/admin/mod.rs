@@ -3,8 +3,9 @@
 //! Two sets of pages. Dynomite's paths (`dynomite`) keep their names and bodies, so that scripts
 //! and dashboards written for it work: `/info`, `/cluster_describe`, `/set_consistency/...`,
 //! `/state/...`, `/peer/...`. Our own (`pages`) are `/live`, `/ready`, `/health`, `/ring`,
-//! `/relay`, `/metrics` and `/log-level`; `membership` has the orders of `torc leave`, `torc join`
-//! and `torc ring forget`. Unlike the reference (`src/dyn_stats.c`) an unknown path is 404,
+//! `/relay`, `/metrics` and `/log-level`; `affinity` tells of the filters; `membership` has the
+//! orders of `torc leave`, `torc join` and `torc ring forget`.
+//! Unlike the reference (`src/dyn_stats.c`) an unknown path is 404,
 //! another method 405 and a bad argument 400, texts are `text/plain`, and every reply closes
 //! its connection.
 //!
@@ -13,6 +14,7 @@
 //! There are no passwords: the port belongs on a private address. `/log-level` and the orders
 //! about membership insist on a caller on this machine.
 
+mod affinity;
 mod dynomite;
 mod health;
 mod info;
@@ -77,8 +79,11 @@ pub const LIMITS: HttpLimits = HttpLimits {
 pub fn router<V: AdminView>(view: V, log: Arc<Log>) -> Router {
     let latency_before = Mutex::new(Latency::default());
     let admin = Arc::new(Admin { view, log, latency_before });
-    let pages =
-        Router::new().merge(dynomite::routes()).merge(membership::routes()).merge(pages::routes());
+    let pages = Router::new()
+        .merge(affinity::routes())
+        .merge(dynomite::routes())
+        .merge(membership::routes())
+        .merge(pages::routes());
     pages
         .fallback(reply::not_found)
         .method_not_allowed_fallback(

@@ -116,6 +116,10 @@ impl AdminView for Fake {
         topology(&self.0.down).peers().map(standing).collect()
     }
 
+    fn affinity_report(&self) -> Option<crate::affinity::mesh::PlaneReport> {
+        None
+    }
+
     fn alarms(&self) -> Vec<String> {
         self.0.alarm.map(str::to_owned).into_iter().collect()
     }

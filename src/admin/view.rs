@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 
+use crate::affinity::mesh::PlaneReport;
 use crate::dispatch::Counters;
 use crate::dispatch::view::{NodeState, Now, View};
 use crate::gossip::{Addr, Slot, Standing};
@@ -74,6 +75,8 @@ pub enum Command {
     Forget(Slot),
     /// Ask an address for the ring it is in.
     Join(Addr),
+    /// Begin a new generation of every filter this node publishes.
+    RebuildAffinity,
 }
 
 /// The node did not do it; nothing changed.
@@ -100,6 +103,9 @@ pub trait AdminView: Send + Sync + 'static {
 
     /// What is wrong beside the ring and makes the node unhealthy, a line each.
     fn alarms(&self) -> Vec<String>;
+
+    /// What was done for the filters, unless affinity is off.
+    fn affinity_report(&self) -> Option<PlaneReport>;
 
     /// What membership knows of every node.
     fn standings(&self) -> impl Future<Output = Vec<Standing>> + Send;

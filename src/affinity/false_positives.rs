@@ -38,10 +38,15 @@ impl FalsePositives {
 
     /// `lane` said it holds `hash`, and did not.
     pub fn remember(&mut self, hash: SequenceHash, lane: u8, now_ms: u64) {
+        self.remember_all(hash, 1 << lane, now_ms);
+    }
+
+    /// Nothing the lanes `wrong` say about `hash` is to be believed for a while.
+    pub fn remember_all(&mut self, hash: SequenceHash, wrong: u16, now_ms: u64) {
         self.forget_ended(now_ms);
         let end = now_ms + REMEMBER_MS;
         let (lanes, until) = self.wrong.entry(hash).or_insert((0, end));
-        *lanes |= 1 << lane;
+        *lanes |= wrong;
         *until = end;
         self.ends.push_back((end, hash));
         while self.wrong.len() > self.max || self.ends.len() > self.max * 2 {

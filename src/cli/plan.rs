@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 
 use super::{ConfigArgs, Failure, client};
-use crate::config::{Config, HostPort};
+use crate::config::{AffinityMode, Config, HostPort};
 use crate::dispatch::explain::explain;
 use crate::dispatch::plan::Standing;
 use crate::node::build::{self, Knobs};
@@ -75,5 +75,10 @@ fn offline(config: &Config, command: &[String]) -> Result<Vec<String>, Failure> 
         failed(&String::from_utf8_lossy(&reply).trim_start_matches('-').trim())
     })?;
     let standings = vec![Standing::Usable; view.topology.peers().len()];
-    Ok(explain(&view, &standings, spec, &words, None))
+    let mut lines = explain(&view, &standings, spec, &words, None, 0);
+    if config.affinity.mode != AffinityMode::Off {
+        // Filters live in running nodes.
+        lines.push("affinity: a running node knows (TORC.PLAN); none is asked here".to_owned());
+    }
+    Ok(lines)
 }

@@ -28,6 +28,18 @@ words! {
         Off = "off",
         /// Questions of clients.
         Advise = "advise",
+        /// Reads at DC_ONE too.
+        Route = "route",
+    }
+}
+
+words! {
+    /// Where values of immutable keys are stored: `affinity.write_replication`.
+    pub enum WriteReplication ("is not a way to replicate writes") {
+        /// In every datacenter.
+        All = "all",
+        /// In the writer's.
+        LocalDc = "local_dc",
     }
 }
 
@@ -44,11 +56,15 @@ words! {
 section! {
     /// `affinity:`: filters of what each datacenter holds.
     pub(super) struct AffinityKeys {
-        /// `off`, or `advise`: answer TORC.WHERE and the other questions. Default: off.
+        /// `off`; `advise`: answer TORC.WHERE and the other questions; `route`: read at DC_ONE
+        /// where the key is, too. Default: off.
         pub(super) mode: AffinityMode = AffinityMode::Off,
         /// Distinct keys one datacenter holds at most; the same in every datacenter.
         /// Default: 1000000.
         pub(super) expected_keys: u64 = 1_000_000,
+        /// `all`; or `local_dc`: values of bucket types that are `immutable` are stored in the
+        /// writer's datacenter alone, deletes go everywhere. Default: all.
+        pub(super) write_replication: WriteReplication = WriteReplication::All,
         /// The name of the node that publishes for its datacenter while it lives. Default: one
         /// that all nodes choose alike.
         pub(super) publisher: Option<String> = None,
@@ -129,6 +145,8 @@ pub struct Affinity {
     pub mode: AffinityMode,
     /// Distinct keys of one datacenter.
     pub expected_keys: u64,
+    /// Where values of immutable keys are stored.
+    pub write_replication: WriteReplication,
     /// The node that publishes while it lives; one that all choose alike when absent.
     pub publisher: Option<String>,
     /// A datacenter is not believed after this long without a word, milliseconds.
@@ -175,8 +193,15 @@ fn memory_bytes(expected: u64, member: u64, datacenters: usize) -> u64 {
     (8 * buckets * (lanes + 1)).saturating_add(expected.saturating_mul(STATE_BYTES + member))
 }
 
-/// Completes the section and checks it against the pool's other keys.
-pub(super) fn complete(pool: &Pool, cluster: &str, root: &Node, faults: &mut Faults) -> Affinity {
+/// Completes the section and checks it against the pool's other keys. `immutable` tells whether
+/// any bucket type is.
+pub(super) fn complete(
+    pool: &Pool,
+    cluster: &str,
+    immutable: bool,
+    root: &Node,
+    faults: &mut Faults,
+) -> Affinity {
     let keys = &pool.affinity;
     let at = |path: &[&str]| root.find(path);
     let authority = Selection::explicit([("authority", cluster)]).unwrap_or_else(|error| {
@@ -187,6 +212,7 @@ pub(super) fn complete(pool: &Pool, cluster: &str, root: &Node, faults: &mut Fau
     let affinity = Affinity {
         mode: keys.mode,
         expected_keys: keys.expected_keys,
+        write_replication: keys.write_replication,
         publisher: keys.publisher.clone(),
         stale_after_ms: keys.stale_after_ms,
         semantics: map(&keys.semantics).unwrap_or_else(|| authority.clone()),
@@ -198,6 +224,7 @@ pub(super) fn complete(pool: &Pool, cluster: &str, root: &Node, faults: &mut Fau
             &authority,
         ),
     };
+    check_replication(keys, immutable, root, faults);
     if keys.mode == AffinityMode::Off {
         return affinity;
     }
@@ -208,15 +235,38 @@ pub(super) fn complete(pool: &Pool, cluster: &str, root: &Node, faults: &mut Fau
                 .at(mode)
                 .accepted("off, with `data_store: 1` and `servers`"),
         );
-    } else if pool.datastore.is_none() {
+    } else if keys.mode == AffinityMode::Route && pool.data_store == Some(Protocol::Memcache) {
         faults.push(
-            Fault::new("affinity follows the store inside this process only, for now")
+            Fault::new("reads of memcache keys are not routed")
                 .at(mode)
-                .accepted("off, with `servers`; or `datastore: embedded`"),
+                .accepted("off or advise, with `data_store: 1`"),
         );
     }
     check_size(&affinity, keys, root, faults);
     affinity
+}
+
+/// Values that stay where they were written must be found from elsewhere, and be the only ones of
+/// their keys (decision I1).
+fn check_replication(keys: &AffinityKeys, immutable: bool, root: &Node, faults: &mut Faults) {
+    if keys.write_replication == WriteReplication::All {
+        return;
+    }
+    let at = root.find(&["affinity", "write_replication"]);
+    if keys.mode != AffinityMode::Route {
+        faults.push(
+            Fault::new("`local_dc` needs `affinity.mode: route`, or other datacenters miss values")
+                .at(at)
+                .accepted("all, with any mode"),
+        );
+    }
+    if !immutable {
+        faults.push(
+            Fault::new("`local_dc` is for bucket types with `immutable: true`, and there is none")
+                .at(at)
+                .accepted("all; or an entry of `bucket_types` with `immutable: true`"),
+        );
+    }
 }
 
 fn check_size(affinity: &Affinity, keys: &AffinityKeys, root: &Node, faults: &mut Faults) {

@@ -19,6 +19,8 @@ section! {
         pub(super) write_consistency: Option<Consistency> = None,
         /// Most racks of a datacenter that hold a key. Default: all racks.
         pub(super) n_val: Option<usize> = None,
+        /// Whether a key has one value for ever, until it is deleted. Default: false.
+        pub(super) immutable: bool = false,
     }
 }
 
@@ -35,6 +37,8 @@ pub struct BucketType {
     pub write_consistency: Option<Consistency>,
     /// Most racks of a datacenter that hold a key; all when absent.
     pub n_val: Option<usize>,
+    /// Whether a key has one value for ever, until it is deleted.
+    pub immutable: bool,
 }
 
 /// Completes the entries and checks them against each other. `node` is the list they came from.
@@ -71,6 +75,7 @@ pub(super) fn complete(
             read_consistency: keys.read_consistency,
             write_consistency: keys.write_consistency,
             n_val: keys.n_val,
+            immutable: keys.immutable,
         });
     }
     types

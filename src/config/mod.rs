@@ -72,7 +72,7 @@ use std::path::Path;
 
 pub use addr::{Advertise, Endpoint, HostPort, ServerAddr};
 pub use advertise::{NoOwnAddress, OwnAddress};
-pub use affinity::{Affinity, AffinityMode, BlockDomain};
+pub use affinity::{Affinity, AffinityMode, BlockDomain, WriteReplication};
 pub use auth::Auth;
 pub use bucket::BucketType;
 pub use cluster::Cluster;
@@ -171,7 +171,8 @@ impl Config {
         let bucket_types = bucket::complete(entries, root.get("bucket_types"), &mut faults);
         validate::default_bucket_type(&pool, &bucket_types, &root, &mut faults);
         let cluster = pool.cluster.name.clone().unwrap_or_else(|| name.clone());
-        let affinity = affinity::complete(&pool, &cluster, &root, &mut faults);
+        let immutable = bucket_types.iter().any(|bucket| bucket.immutable);
+        let affinity = affinity::complete(&pool, &cluster, immutable, &root, &mut faults);
         faults.settle(&sources)?;
 
         let odd_tokens = warnings::odd_tokens(&pool);

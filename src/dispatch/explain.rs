@@ -2,20 +2,26 @@
 
 use super::plan::{self, Hop, Op, Plan, Question, Role, Standing};
 use super::requests::op_of;
+use super::send::stores_values;
 use super::view::View;
+use crate::affinity::advice::{Advice, advise};
+use crate::affinity::domain::Kind;
+use crate::ckf::ringkey::ring_key_hash;
 use crate::proto::args::Args;
 use crate::proto::command::{Effect, Merge, Routing};
 use crate::proto::resp::spec::CommandSpec;
 use crate::ring::{Consistency, PeerIdx};
 
 /// Where a request would go and why, one fact a line. `standings` are by [`PeerIdx`]; a `level`
-/// of the connection wins over the view's.
+/// of the connection wins over the view's; `now_ms` is on the monotonic clock, for the ages of
+/// filters.
 pub fn explain(
     view: &View,
     standings: &[Standing],
     spec: &CommandSpec,
     args: &Args<'_>,
     level: Option<Consistency>,
+    now_ms: u64,
 ) -> Vec<String> {
     let op = op_of(view, spec, args);
     let default = if op == Op::Read { view.read } else { view.write };
@@ -60,7 +66,7 @@ pub fn explain(
         );
     }
     for key in keys {
-        explain_key(view, standings, (op, level), key, &mut lines);
+        explain_key(view, standings, (op, level, spec.name), key, now_ms, &mut lines);
     }
     lines
 }
@@ -75,8 +81,9 @@ fn words(op: Op) -> &'static str {
 fn explain_key(
     view: &View,
     standings: &[Standing],
-    (op, level): (Op, Consistency),
+    (op, level, name_of_command): (Op, Consistency, &str),
     key: &[u8],
+    now_ms: u64,
     lines: &mut Vec<String>,
 ) {
     let token = view.hasher.token(key);
@@ -99,6 +106,13 @@ fn explain_key(
             }
         });
     }
+    if op == Op::Read && terms.level == Consistency::DcOne {
+        lines.extend(verdict(view, key, now_ms));
+    }
+    let stays = terms.stays && op == Op::Write && stores_values(name_of_command);
+    if stays {
+        lines.push("write replication: its values stay in this datacenter".to_owned());
+    }
     let question = Question {
         topology: &view.topology,
         owners,
@@ -108,6 +122,7 @@ fn explain_key(
         read_fallback: view.settings.read_fallback,
         tried: 0,
         local_only: false,
+        stays,
     };
     let mut plan = Plan::default();
     if let Err(failure) = plan::plan(&question, standings, &mut plan) {
@@ -131,6 +146,26 @@ fn explain_key(
     for (rack, _) in &plan.missed {
         lines.push(format!("missed: rack {}", view.topology.racks()[*rack as usize].name));
     }
+}
+
+/// What the filters say about a key, and what is done about it.
+fn verdict(view: &View, key: &[u8], now_ms: u64) -> Option<String> {
+    let keys = view.affinity.as_ref()?.keys();
+    let Kind::Keys(protocol) = keys.spec().kind else { return None };
+    let mut mask = [0];
+    let believed = keys.probe(&[ring_key_hash(protocol, key)], &mut mask, now_ms);
+    let lanes = keys.lanes();
+    let others = 1..lanes.iter().len() as u8;
+    let advice = advise(lanes, mask[0], believed, 0, others, now_ms);
+    let place = match advice {
+        Advice::Local(_) => view.topology.local_dc(),
+        Advice::Remote { lane } => lanes.get(lane).map_or("", |lane| lane.dc.as_str()),
+    };
+    let done = match view.settings.route_reads {
+        true => "read in",
+        false => "affinity.mode is advise, else read in",
+    };
+    Some(format!("affinity: {}; {done} {place}", advice.reason()))
 }
 
 fn describe(view: &View, standings: &[Standing], peer: PeerIdx) -> String {

@@ -7,7 +7,9 @@ use bytes::Bytes;
 
 use super::failure::Failure;
 use super::gather::{Parked, Said};
+use super::plan::Op;
 use super::requests::Request;
+use super::route::Choice;
 use super::send::Ask;
 use super::slot::{Owner, Slot, Stage};
 use super::view::{Now, View};
@@ -47,23 +49,35 @@ pub(super) struct GroupKey {
     set: u32,
     bucket: u32,
     start: u32,
+    /// Where the filters say the key is.
+    choice: Option<Choice>,
 }
 
 impl Dispatcher {
-    /// Splits a command over its keys' owners. `false` when one owner has them all, so that it
-    /// can be sent as it is.
-    pub(super) fn split(&mut self, view: &View, request: &Request<'_>, now: Now) -> bool {
+    /// Splits a command over its keys' owners, and over the datacenters where the filters say
+    /// the keys are. `false` when one owner has them all, so that it can be sent as it is.
+    pub(super) fn split(
+        &mut self,
+        view: &View,
+        frame: &Frame<'_>,
+        request: &Request<'_>,
+        now: Now,
+    ) -> bool {
         let step = if request.merge == Merge::Mset { 2 } else { 1 };
         let first = request.keys.first_key(&request.args).unwrap_or(request.args.len());
         let keys = (first..request.args.len()).step_by(step);
         // The store has its own words for a key without a value.
         if keys.len() < 2 || !(request.args.len() - first).is_multiple_of(step) {
-            return false;
+            let routed = keys.len() == 1 && request.op == Op::Read;
+            return routed && self.ask_routed(view, &request.ask(frame), now);
         }
-        let grouping = self.group(view, &request.args, keys);
+        let choices = self.choices(view, request, keys.clone(), now);
+        let grouping = self.group(view, &request.args, keys, &choices);
         let parts = grouping.starts.len() - 1;
+        let choice = |member: u32| choices.get(member as usize).copied().flatten();
         if parts == 1 {
-            return false;
+            let choice = choice(0);
+            return choice.is_some_and(|c| self.route(view, &request.ask(frame), c, now));
         }
         self.counters.fragments += parts as u64;
         let (slot, generation) = self.reserve_parts(request, &grouping, parts, now);
@@ -77,12 +91,13 @@ impl Dispatcher {
             encode_part(request, members, (first, step), &mut encoded, &mut spans);
             let owner = Owner::Slot { slot, generation, part: part as u32 };
             let key = &request.args[first + members[0] as usize * step];
+            let place = (key, owner, choice(members[0]));
             if encoded.len() < SHARE_MIN {
                 let frame = Frame::Small(&encoded);
-                self.ask_part(view, request, &frame, &spans, key, owner, now);
+                self.ask_part(view, request, &frame, &spans, place, now);
             } else {
                 let frame = Frame::Large(Bytes::from(std::mem::take(&mut encoded)));
-                self.ask_part(view, request, &frame, &spans, key, owner, now);
+                self.ask_part(view, request, &frame, &spans, place, now);
             }
         }
         self.encoded = encoded;
@@ -94,18 +109,21 @@ impl Dispatcher {
         view: &View,
         args: &Args<'_>,
         keys: impl ExactSizeIterator<Item = usize>,
+        choices: &[Option<Choice>],
     ) -> Grouping {
         let mut groups = std::mem::take(&mut self.group_of_set);
         groups.clear();
         let mut part_of = Vec::with_capacity(keys.len());
         let mut sizes: Vec<u32> = Vec::new();
-        for i in keys {
+        for (number, i) in keys.enumerate() {
             let token = view.hasher.token(&args[i]);
             let (bucket, start) = match view.buckets.find(&args[i]) {
                 None => (0, 0),
                 Some((at, bucket)) => (at as u32 + 1, bucket.n_val.map_or(0, |_| token.low_word())),
             };
-            let group = GroupKey { set: view.topology.owners(&token).set_id(), bucket, start };
+            let choice = choices.get(number).copied().flatten();
+            let set = view.topology.owners(&token).set_id();
+            let group = GroupKey { set, bucket, start, choice };
             let part = *groups.entry(group).or_insert(sizes.len() as u32);
             if part as usize == sizes.len() {
                 sizes.push(0);
@@ -144,8 +162,7 @@ impl Dispatcher {
         request: &Request<'_>,
         frame: &Frame<'_>,
         spans: &[Span],
-        key: &[u8],
-        owner: Owner,
+        (key, owner, choice): (&[u8], Owner, Option<Choice>),
         now: Now,
     ) {
         let ask = Ask {
@@ -156,7 +173,9 @@ impl Dispatcher {
             envelope: Default::default(),
             ..request.ask(frame)
         };
-        self.ask(view, &ask, now);
+        if !choice.is_some_and(|choice| self.route(view, &ask, choice, now)) {
+            self.ask(view, &ask, now);
+        }
     }
 
     /// Counts what came back for one part; with the last one the command is answered.

@@ -87,6 +87,15 @@ impl Said<'_> {
             Said::Failed(_) => None,
         }
     }
+
+    /// The same once more, for somebody else.
+    pub fn again(&self) -> Said<'_> {
+        match self {
+            Said::Reply(bytes) => Said::Reply(bytes),
+            Said::Large(bytes) => Said::Large(bytes.clone()),
+            Said::Failed(failure) => Said::Failed(*failure),
+        }
+    }
 }
 
 /// How strictly replicas must agree.

@@ -100,7 +100,7 @@ impl Dispatcher {
             "torc.consistency" | "dyno_config:conn_consistency" => {
                 self.set_consistency(view, id, &args, out);
             }
-            "torc.plan" => self.explain(view, id, &args, out),
+            "torc.plan" => self.explain(view, id, &args, now, out),
             _ if affinity::is_command(name) => self.affinity(view, name, &args, now, out),
             _ => match name.strip_prefix("client|") {
                 Some(sub) => self.client_command(id, sub, &args, out),
@@ -306,7 +306,7 @@ impl Dispatcher {
     }
 
     /// `TORC.PLAN CMD ARGS...`: where a request would go, and why, one line a fact.
-    fn explain(&mut self, view: &View, id: ClientId, args: &Args<'_>, out: &mut Vec<u8>) {
+    fn explain(&mut self, view: &View, id: ClientId, args: &Args<'_>, now: Now, out: &mut Vec<u8>) {
         let command = args.tail(1);
         let spec = match table::find(&command, &view.settings.modules) {
             Ok(spec) => spec,
@@ -317,7 +317,7 @@ impl Dispatcher {
             Op::Read => s.read,
             Op::Write => s.write,
         });
-        let lines = explain(view, self.links.standings(), spec, &command, level);
+        let lines = explain(view, self.links.standings(), spec, &command, level, now.mono_ms());
         encode::array(out, lines.len());
         for line in lines {
             encode::bulk(out, line.as_bytes());

@@ -151,7 +151,7 @@ impl Dispatcher {
         if let Some(failure) = self.forbidden(view, request.op) {
             return self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
         }
-        if request.merge == Merge::Values && self.split(view, &request, now) {
+        if request.merge == Merge::Values && self.split(view, frame, &request, now) {
             return;
         }
         let replicated = view.topology.racks().len() > 1;

@@ -52,6 +52,7 @@ mod replicas;
 mod replies;
 mod requests;
 mod ringwide;
+mod route;
 mod scan;
 #[cfg(test)]
 mod scripted;
@@ -175,6 +176,7 @@ pub struct Dispatcher {
     group_of_set: HashMap<fragment::GroupKey, u32, std::hash::BuildHasherDefault<fnv::FnvHasher>>,
     pool: output::Pool,
     spare_gathers: Vec<Gather>,
+    router: route::Router,
     scripts: Arc<Scripts>,
     clock: Arc<StampClock>,
     store_version: StoreVersion,
@@ -210,6 +212,7 @@ impl Dispatcher {
             group_of_set: HashMap::default(),
             pool: output::Pool::default(),
             spare_gathers: Vec::new(),
+            router: route::Router::default(),
             scripts: Arc::default(),
             clock: Arc::default(),
             store_version: StoreVersion::default(),

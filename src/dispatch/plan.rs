@@ -12,7 +12,7 @@
 //!   reference's forward makes each remote replica execute the request once per rack.
 
 use super::failure::{Cause, Failure, FailureKind};
-use crate::ring::{Consistency, Outcome, PeerIdx, ReplicaSet, Topology, Votes};
+use crate::ring::{Consistency, Outcome, PeerIdx, RemoteDc, ReplicaSet, Topology, Votes};
 
 /// Whether a request changes data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,8 @@ pub struct Question<'a> {
     pub tried: u64,
     /// Whether the request came from another datacenter (type 4) and so stays in this one.
     pub local_only: bool,
+    /// Whether a write stays in this datacenter because of its key (decision I1).
+    pub stays: bool,
 }
 
 /// A bucket type's `n_val`: `count` racks of each datacenter from a key-dependent start.
@@ -155,7 +157,7 @@ pub fn plan(q: &Question<'_>, standings: &[Standing], plan: &mut Plan) -> Result
             if local.len() > 1 && !q.local_only =>
         {
             group(q, &local, standings, plan);
-            if q.op == Op::Write {
+            if q.op == Op::Write && !q.stays {
                 remote_writes(q, standings, plan);
             }
             decided(plan)
@@ -163,7 +165,7 @@ pub fn plan(q: &Question<'_>, standings: &[Standing], plan: &mut Plan) -> Result
         (_, Op::Read) => one_read(q, &local, standings, plan),
         (_, Op::Write) => {
             one_write(q, &local, standings, plan)?;
-            if !q.local_only {
+            if !q.local_only && !q.stays {
                 remote_writes(q, standings, plan);
             }
             Ok(())
@@ -276,16 +278,8 @@ fn group(q: &Question<'_>, racks: &Racks, standings: &[Standing], plan: &mut Pla
 /// one that is connected. Nobody there is no error for the client (consistency.md section 5).
 fn remote_writes(q: &Question<'_>, standings: &[Standing], plan: &mut Plan) {
     for dc in q.topology.remote_dcs() {
-        let racks = Racks::new(dc.racks.clone(), q.cap);
-        let preselected = match q.cap {
-            None => dc.preselected,
-            Some(_) => racks.get(q.topology.own_rack() % racks.len().max(1)),
-        };
-        let others = racks.iter().filter(|rack| *rack != preselected);
-        let target = std::iter::once(preselected)
-            .chain(others)
-            .find_map(|rack| usable(q, rack, standings).ok().map(|(peer, _)| (rack, peer)));
-        match target {
+        let preselected = preselected(q, dc);
+        match owner_in(q, dc, standings) {
             Some((rack, peer)) => plan.legs.push(Leg {
                 peer,
                 rack: rack as u16,
@@ -293,6 +287,31 @@ fn remote_writes(q: &Question<'_>, standings: &[Standing], plan: &mut Plan) {
                 role: Role::Swallow,
             }),
             None => plan.missed.push((preselected as u16, q.owners.owner(preselected))),
+        }
+    }
+}
+
+/// The owner of a key in another datacenter, with its rack: the preselected rack's, else the
+/// first other one that is connected.
+pub fn owner_in(
+    q: &Question<'_>,
+    dc: &RemoteDc,
+    standings: &[Standing],
+) -> Option<(usize, PeerIdx)> {
+    let preselected = preselected(q, dc);
+    let racks = Racks::new(dc.racks.clone(), q.cap);
+    let others = racks.iter().filter(|rack| *rack != preselected);
+    std::iter::once(preselected)
+        .chain(others)
+        .find_map(|rack| usable(q, rack, standings).ok().map(|(peer, _)| (rack, peer)))
+}
+
+fn preselected(q: &Question<'_>, dc: &RemoteDc) -> usize {
+    match q.cap {
+        None => dc.preselected,
+        Some(_) => {
+            let racks = Racks::new(dc.racks.clone(), q.cap);
+            racks.get(q.topology.own_rack() % racks.len().max(1))
         }
     }
 }

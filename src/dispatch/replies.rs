@@ -190,6 +190,9 @@ impl Dispatcher {
 
     /// Sends a request once more when that can help; false when the answer stands.
     fn try_again(&mut self, key: u32, said: &Said<'_>, now: Now) -> bool {
+        if self.slots[key as usize].routed.is_some() && self.answer_routed(key, said, now) {
+            return true;
+        }
         let slot = &self.slots[key as usize];
         if slot.replays && said.bytes().is_some_and(|reply| reply.starts_with(b"-NOSCRIPT")) {
             return self.replay_script(key, now);
@@ -250,7 +253,7 @@ impl Dispatcher {
     }
 
     /// Where a read goes after the racks in `tried`.
-    fn read_leg(
+    pub(super) fn read_leg(
         &mut self,
         view: &View,
         spec: &CommandSpec,
@@ -271,6 +274,7 @@ impl Dispatcher {
             read_fallback: true,
             tried,
             local_only: true,
+            stays: false,
         };
         let mut plan = std::mem::take(&mut self.plan);
         let planned = plan::plan(&question, self.links.standings(), &mut plan);
@@ -282,6 +286,9 @@ impl Dispatcher {
     /// Puts a reply where it belongs: to the client if it is its turn, to the parent of a part,
     /// or aside until its turn comes.
     pub(super) fn complete(&mut self, key: u32, said: Said<'_>, now: Now) {
+        if self.slots[key as usize].routed.is_some() {
+            self.end_routed(key, &said, now);
+        }
         let slot = &mut self.slots[key as usize];
         match slot.owner {
             Owner::Nobody => self.free(key),

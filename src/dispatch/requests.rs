@@ -11,7 +11,7 @@ use super::plan::Op;
 use super::send::Ask;
 use super::slot::{Envelope, Owner};
 use super::view::{NodeState, Now, Protocol, View};
-use super::{Dispatcher, Frame, cut, scan};
+use super::{Dispatcher, Frame, cut, route, scan};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, KeySpec, Merge, Routing};
 use crate::proto::outbuf::SHARE_MIN;
@@ -331,9 +331,16 @@ impl Dispatcher {
         if let Some(failure) = self.forbidden(view, request.op) {
             return self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
         }
+        if request.op == Op::Write && route::is_on(view) {
+            self.note_written(view, &request, now);
+        }
         if spec.keys == KeySpec::First && spec.unnamed_keys.is_none() {
+            let ask = request.ask(frame);
+            if request.op == Op::Read && self.ask_routed(view, &ask, now) {
+                return;
+            }
             if request.op == Op::Read || spec.effect == EffectRule::Verbatim {
-                return self.ask(view, &request.ask(frame), now);
+                return self.ask(view, &ask, now);
             }
             return self.ask_write(view, frame, spec, &request, now);
         }
@@ -351,7 +358,7 @@ impl Dispatcher {
         now: Now,
     ) {
         if request.merge != Merge::None {
-            if !self.split(view, request, now) {
+            if !self.split(view, frame, request, now) {
                 self.ask(view, &request.ask(frame), now);
             }
             return;

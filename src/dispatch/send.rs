@@ -63,6 +63,12 @@ pub(super) struct Parcel<'a> {
     pub(super) stamp: Option<Stamp>,
 }
 
+/// True for commands that store whole values and do nothing else. For keys whose writes stay in
+/// their datacenter everything else goes everywhere: deletes above all (decision I1).
+pub(super) fn stores_values(name: &str) -> bool {
+    matches!(name, "set" | "setex" | "psetex" | "setnx" | "mset" | "restore")
+}
+
 impl Dispatcher {
     /// Plans and sends one request.
     pub(super) fn ask(&mut self, view: &View, ask: &Ask<'_>, now: Now) {
@@ -133,6 +139,7 @@ impl Dispatcher {
             read_fallback: view.settings.read_fallback,
             tried: ask.tried,
             local_only: ask.local_only,
+            stays: terms.stays && ask.spec.is_some_and(|spec| stores_values(spec.name)),
         };
         plan::plan(&question, self.links.standings(), plan)?;
         self.spread_forwards(view, question.owners, ask.frame.as_slice().len(), plan);

@@ -4,6 +4,7 @@ use super::Dispatcher;
 use super::failure::Failure;
 use super::fragment::Parts;
 use super::gather::{Gather, Parked};
+use super::route::Routed;
 use super::stamps::Told;
 use super::task::Task;
 use super::view::Now;
@@ -77,6 +78,8 @@ pub(super) struct Slot {
     pub(super) orphan: Option<Failure>,
     /// True for an EVALSHA that is sent with the script's text if the datastore lacks it.
     pub(super) replays: bool,
+    /// A read that went where the filters say the key is.
+    pub(super) routed: Option<Box<Routed>>,
     /// The request itself, while it may be sent again; else empty.
     pub(super) request: Vec<u8>,
     /// The reply, once [`Stage::Done`].
@@ -105,6 +108,7 @@ impl Dispatcher {
             spares: 0,
             orphan: None,
             replays: false,
+            routed: None,
             request: Vec::new(),
             parked: Parked::default(),
         }) as u32;

@@ -123,6 +123,8 @@ pub struct Settings {
     pub reference_classes: bool,
     /// Commands of datastore modules, by prefix.
     pub modules: ModuleCommands,
+    /// Whether DC_ONE reads go where the filters say the key is.
+    pub route_reads: bool,
 }
 
 impl Default for Settings {
@@ -147,6 +149,7 @@ impl Default for Settings {
             client_password: None,
             reference_classes: false,
             modules: ModuleCommands::default(),
+            route_reads: false,
         }
     }
 }
@@ -164,6 +167,8 @@ pub struct BucketType {
     pub write: Option<Consistency>,
     /// Racks of each datacenter that hold a key; `None` is all.
     pub n_val: Option<usize>,
+    /// Whether values are stored in the writer's datacenter only.
+    pub stays: bool,
 }
 
 /// Bucket types, the longest prefix first.
@@ -223,18 +228,21 @@ pub struct Terms {
     pub level: Consistency,
     /// The racks, when capped.
     pub cap: Option<RackCap>,
+    /// Whether values are stored in the writer's datacenter only.
+    pub stays: bool,
 }
 
 impl View {
     /// The terms for `key`: its bucket type's, else `default`.
     pub fn terms(&self, key: &[u8], token: &DynToken, write: bool, default: Consistency) -> Terms {
         let Some(bucket) = self.buckets.of(key) else {
-            return Terms { level: default, cap: None };
+            return Terms { level: default, cap: None, stays: false };
         };
         let level = if write { bucket.write } else { bucket.read };
         Terms {
             level: level.unwrap_or(default),
             cap: bucket.n_val.map(|count| RackCap { start: token.low_word(), count }),
+            stays: bucket.stays,
         }
     }
 }
@@ -251,6 +259,7 @@ mod tests {
             read: None,
             write: None,
             n_val,
+            stays: false,
         };
         let types = BucketTypes::new(vec![kind("s/", Some(1)), kind("s/hot/", Some(2))], None);
         assert_eq!(types.of(b"s/hot/1").and_then(|t| t.n_val), Some(2));

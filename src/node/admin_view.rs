@@ -11,12 +11,13 @@ use super::Shared;
 use super::orders::{Done, Order, PeerOrder, Tuning};
 use super::status::Provider;
 use crate::admin::{AdminView, Command, Event, Identity, LIMITS, Latch, PeerVerb, Refused, router};
+use crate::affinity::mesh::PlaneReport;
 use crate::dispatch::Counters;
 use crate::dispatch::view::{NodeState, Now, View};
 use crate::gossip::Standing;
 use crate::net::http;
 use crate::net::listener::Listener;
-use crate::telemetry::figures::{Figure, Figures, of_gossip, of_store};
+use crate::telemetry::figures::{Figure, Figures, of_affinity, of_gossip, of_store};
 use crate::telemetry::log::Log;
 
 /// Where Linux keeps the name of the machine.
@@ -133,6 +134,10 @@ impl NodeView {
         ];
         figures.extend(of_provider(status.provider()));
         figures.extend(of_gossip(&status.gossip()));
+        if let Some(plane) = &self.0.affinity {
+            let now_ms = self.0.clock.now().mono_ms();
+            figures.extend(of_affinity(&plane.report(), &plane.domains(), now_ms));
+        }
         if let Some(store) = &self.0.embedded {
             figures.extend(of_store(&store.counters()));
         }
@@ -192,6 +197,10 @@ impl AdminView for NodeView {
         Vec::new()
     }
 
+    fn affinity_report(&self) -> Option<PlaneReport> {
+        self.0.affinity.as_ref().map(|plane| plane.report())
+    }
+
     async fn standings(&self) -> Vec<Standing> {
         let (reply, answer) = oneshot::channel();
         // A stopping node knows nothing of others any more.
@@ -246,6 +255,14 @@ impl AdminView for NodeView {
                 self.0.settled().await;
                 outcome.map_err(|error| Refused(error.to_string()))
             }
+            Command::RebuildAffinity => match &self.0.affinity {
+                None => Err(Refused("affinity is off; see affinity.mode".to_owned())),
+                Some(plane) if plane.rebuild().await => Ok(()),
+                Some(_) => {
+                    let elsewhere = "another node publishes; see `from` in /affinity";
+                    Err(Refused(elsewhere.to_owned()))
+                }
+            },
             Command::Join(addr) => self.give(|done| Order::Contact(addr, done)).await,
         }
     }

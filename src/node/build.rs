@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::affinity::Affinity;
-use crate::config::{self, Config, HostPort, KeyFileError, KeyspaceScope, SecureServer};
+use crate::config::{
+    self, AffinityMode, Config, HostPort, KeyFileError, KeyspaceScope, SecureServer,
+    WriteReplication,
+};
 use crate::dispatch::view::{BucketType, BucketTypes, NodeState, Protocol, Settings, View};
 use crate::gossip::{self, Addr, CSettings, Claim, LocalNode, Membership, Millis, Seed};
 use crate::net::secure::LinkSecurity;
@@ -161,6 +164,7 @@ fn settings(config: &Config) -> Settings {
         client_password: config.auth.requirepass.as_ref().map(|p| p.expose().to_owned()),
         reference_classes: config.reference_classes,
         modules: Default::default(),
+        route_reads: config.affinity.mode == AffinityMode::Route,
     }
 }
 
@@ -173,6 +177,7 @@ fn document_state(config: &Config) -> Option<BucketType> {
         read: Some(Consistency::DcQuorum),
         write: Some(Consistency::DcQuorum),
         n_val: None,
+        stays: false,
     })
 }
 
@@ -183,6 +188,7 @@ fn buckets(config: &Config) -> BucketTypes {
         read: bucket.read_consistency,
         write: bucket.write_consistency,
         n_val: bucket.n_val,
+        stays: bucket.immutable && config.affinity.write_replication == WriteReplication::LocalDc,
     });
     let types = types.chain(document_state(config));
     let default = config.default_bucket_type.map(|i| config.bucket_types[i].name.clone());

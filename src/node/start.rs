@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::affinity::{self, AffinityPlane, Following};
+use super::affinity::{self, AffinityPlane, Following, RedisStore};
 use super::build::{self, Knobs};
 use super::control::Control;
 use super::discovery;
@@ -155,6 +155,7 @@ impl Node {
                 places: Places::of(&shared.view.load().topology),
                 seal: build::seal(&shared.config),
                 store: shared.embedded.clone(),
+                redis: RedisStore::of(&shared.config),
             };
             tasks.push(tokio::spawn(Arc::clone(plane).run(following)));
         }

@@ -2,6 +2,7 @@
 //! a name, a help text and perhaps a label.
 
 use std::fmt;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -9,6 +10,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::affinity::Affinity;
+use crate::affinity::domain::{Domain, ProducerReport};
+use crate::affinity::mesh::PlaneReport;
 use crate::gossip;
 use crate::store::StoreCounters;
 
@@ -122,5 +126,68 @@ pub fn of_store(c: &StoreCounters) -> Vec<Figure> {
         counter("store_expired", "Keys that went because their time was over", c.expired),
         counter("store_evicted", "Keys that went because of a limit", c.evicted),
         gauge("store_tombstones", "Removed keys whose stamps are remembered", c.tombstones),
+    ]
+}
+
+/// What the affinity plane did, and the state of its lanes. Labels are `domain/datacenter`.
+pub fn of_affinity(report: &PlaneReport, affinity: &Affinity, now_ms: u64) -> Vec<Figure> {
+    let mesh = report.mesh;
+    let lanes = |figure: &dyn Fn(&Domain, u8) -> u64| -> Vec<(String, u64)> {
+        let domains = affinity.domains();
+        let of_domain = |domain: &Arc<Domain>| {
+            let lanes = domain.lanes().iter();
+            let label = |dc: &str| format!("{}/{dc}", domain.name());
+            lanes.map(|(lane, of)| (label(&of.dc), figure(domain, lane))).collect::<Vec<_>>()
+        };
+        domains.flat_map(of_domain).collect()
+    };
+    let note = |domain: &Domain, lane: u8| domain.lanes().get(lane).map(|lane| lane.note());
+    let believed = |domain: &Domain, lane: u8| {
+        let all = domain.lanes().believed(domain.ready_lanes(), now_ms);
+        u64::from(all >> lane & 1)
+    };
+    let gaps = |domain: &Domain, lane: u8| note(domain, lane).map_or(0, |note| note.gaps);
+    let snapshots = |domain: &Domain, lane: u8| note(domain, lane).map_or(0, |n| n.snapshots);
+    let sequence = |domain: &Domain, lane: u8| note(domain, lane).map_or(0, |n| n.sequence);
+    let of_state = |figure: &dyn Fn(&ProducerReport) -> u64| -> Vec<(String, u64)> {
+        let domains = affinity.domains();
+        let held = domains.filter_map(|domain| {
+            domain.producer_report().map(|report| (domain.name().to_owned(), figure(&report)))
+        });
+        held.collect()
+    };
+    let (lane, domain) = ("lane", "domain");
+    vec![
+        Figure::gauge("affinity_keys_held", "Keys this node tells of", report.held),
+        Figure::gauge(
+            "affinity_keys_known",
+            "1 while this node knows what its store holds",
+            u64::from(report.sure),
+        ),
+        Figure::counter("affinity_relistings", "Times its store was listed", report.relistings),
+        Figure::counter("affinity_messages_sent", "Messages about filters sent", mesh.sent),
+        Figure::counter("affinity_bytes_sent", "Bytes of them", mesh.sent_bytes),
+        Figure::counter("affinity_messages_received", "The same, received", mesh.received),
+        Figure::counter("affinity_bytes_received", "Bytes of them", mesh.received_bytes),
+        Figure::counter("affinity_refused", "Messages of another cluster", mesh.refused),
+        Figure::counter("affinity_malformed", "Messages that made no sense", mesh.malformed),
+        Figure::counter("affinity_dropped", "Messages dropped, link full", report.dropped),
+        Figure::counter("affinity_takeovers", "Generations begun here", mesh.takeovers),
+        Figure::gauges("affinity_lane_believed", "1 while it is used", lane, lanes(&believed)),
+        Figure::gauges("affinity_lane_sequence", "Last change it has", lane, lanes(&sequence)),
+        Figure::counters("affinity_lane_gaps", "Times changes were missed", lane, lanes(&gaps)),
+        Figure::counters("affinity_lane_snapshots", "Filters fetched", lane, lanes(&snapshots)),
+        Figure::gauges(
+            "affinity_state_keys",
+            "Distinct keys or blocks in the exact state kept here",
+            domain,
+            of_state(&|report| report.sizes.unique_hashes as u64),
+        ),
+        Figure::counters(
+            "affinity_omissions",
+            "Keys or blocks left out of a full filter",
+            domain,
+            of_state(&|report| report.counters.capacity_omissions),
+        ),
     ]
 }

@@ -8,7 +8,7 @@ use crate::client::{bulk, ok};
 use crate::ring::{Layout, Node, Ring, Store, redis_bin, wait_until};
 
 /// Status and body of a page.
-fn page(node: &Node, method: &str, path: &str) -> (u16, String) {
+pub fn page(node: &Node, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", node.admin)).expect("admin port");
     // A bound against hangs; no test's outcome depends on it.
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout set");
@@ -25,7 +25,7 @@ pub fn get(node: &Node, path: &str) -> (u16, String) {
 }
 
 /// The value of a metric without labels.
-fn metric(node: &Node, name: &str) -> u64 {
+pub fn metric(node: &Node, name: &str) -> u64 {
     let (_, text) = get(node, "/metrics");
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {text}"))

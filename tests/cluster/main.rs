@@ -22,4 +22,5 @@ mod newest;
 #[cfg(feature = "relay")]
 mod relay;
 mod ring;
+mod routed;
 mod wire;

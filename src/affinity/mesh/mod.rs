@@ -83,6 +83,21 @@ pub struct MeshCounters {
     pub parts_sent: u64,
 }
 
+/// Figures of a node's affinity plane: of the machine, and of what feeds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlaneReport {
+    /// Of the exchange with other nodes.
+    pub mesh: MeshCounters,
+    /// Messages dropped because a link was full.
+    pub dropped: u64,
+    /// Keys this node's store holds, as far as is known.
+    pub held: u64,
+    /// Whether that is everything.
+    pub sure: bool,
+    /// Times the store's events were lost and it was listed anew.
+    pub relistings: u64,
+}
+
 /// The plane of one node.
 pub struct Mesh {
     settings: MeshSettings,

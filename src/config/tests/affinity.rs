@@ -1,6 +1,6 @@
 //! `affinity:`.
 
-use super::super::{AffinityMode, BlockDomain};
+use super::super::{AffinityMode, BlockDomain, WriteReplication};
 use super::*;
 use crate::ckf::digest::Selection;
 use crate::ckf::hashing::HashFormat;
@@ -69,9 +69,27 @@ fn mistakes_are_explained() {
 fn a_mode_needs_a_store_that_tells() {
     let server = SMALLEST.replace("datastore: embedded", "servers: 127.0.0.1:6379:1");
     let on = "  affinity: {mode: advise}\n";
-    let errors = load(&format!("{server}{on}")).map(|_| ()).unwrap_err().to_string();
-    assert!(errors.contains("follows the store inside this process only"), "{errors}");
+    assert!(load(&format!("{server}{on}")).is_ok());
     let memcache = format!("{server}  data_store: 1\n{on}");
     let errors = load(&memcache).map(|_| ()).unwrap_err().to_string();
     assert!(errors.contains("memcached does not tell"), "{errors}");
+    let routed = format!("{SMALLEST}  data_store: 1\n  affinity: {{mode: route}}\n");
+    let errors = load(&routed).map(|_| ()).unwrap_err().to_string();
+    assert!(errors.contains("reads of memcache keys are not routed"), "{errors}");
+}
+
+#[test]
+fn values_stay_only_where_they_can_be_found_and_are_alone() {
+    let buckets = "  bucket_types: [{name: kv, immutable: true}]\n";
+    let with = |mode: &str, buckets: &str| {
+        let affinity = format!("  affinity: {{mode: {mode}, write_replication: local_dc}}\n");
+        load(&format!("{SMALLEST}{affinity}{buckets}")).map(|loaded| loaded.config)
+    };
+    let config = with("route", buckets).unwrap();
+    assert_eq!(config.affinity.write_replication, WriteReplication::LocalDc);
+    assert!(config.bucket_types[0].immutable);
+    let errors = with("advise", buckets).map(|_| ()).unwrap_err().to_string();
+    assert!(errors.contains("needs `affinity.mode: route`"), "{errors}");
+    let errors = with("route", "").map(|_| ()).unwrap_err().to_string();
+    assert!(errors.contains("`immutable: true`, and there is none"), "{errors}");
 }

@@ -185,6 +185,7 @@ fn bucket_types_take_a_prefix_from_their_name() {
         read_consistency: None,
         write_consistency: Some(Consistency::DcSafeQuorum),
         n_val: Some(2),
+        immutable: false,
     };
     assert_eq!(config.bucket_types[0], kv);
     assert_eq!(config.default_bucket_type, Some(1));

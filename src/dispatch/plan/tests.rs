@@ -62,6 +62,7 @@ fn question(topology: &Topology, op: Op, level: Consistency) -> Question<'_> {
         read_fallback: true,
         tried: 0,
         local_only: false,
+        stays: false,
     }
 }
 

@@ -3,10 +3,11 @@
 
 mod embedded;
 mod foreign;
+mod redis;
 mod specs;
 mod task;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -14,11 +15,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::foreign::Foreign;
+pub use self::redis::RedisStore;
+use self::redis::StoreNews;
 use self::specs::{About, datacenters, specs};
 pub use self::task::Following;
 use crate::affinity::Affinity;
 use crate::affinity::domain::{Domain, DomainError};
-use crate::affinity::mesh::MeshCounters;
+use crate::affinity::mesh::PlaneReport;
 use crate::affinity::places::Places;
 use crate::ckf::identity::ConsumerInstanceId;
 use crate::ckf::producer::Source;
@@ -46,31 +49,18 @@ pub struct AffinityPlane {
     told: mpsc::Sender<Told>,
     inbox: Mutex<Option<mpsc::Receiver<Told>>>,
     report: Mutex<PlaneReport>,
+    /// The ring and its domains, until the task has seen them.
+    ring: Mutex<Option<(Places, Arc<Affinity>)>>,
 }
 
 /// What the task is told.
 enum Told {
-    /// The ring changed, and the domains perhaps with it.
-    Ring(Places, Arc<Affinity>),
+    /// The datastore told something.
+    Store(StoreNews),
     /// A control message of another node.
     Message(MsgType, Bytes),
     /// Begin a new generation of every pool published here; answered with whether there is any.
     Rebuild(oneshot::Sender<bool>),
-}
-
-/// Figures of the task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PlaneReport {
-    /// Of the exchange with other nodes.
-    pub mesh: MeshCounters,
-    /// Messages dropped because a link was full.
-    pub dropped: u64,
-    /// Keys this node's store holds, as far as is known.
-    pub held: u64,
-    /// Whether that is everything.
-    pub sure: bool,
-    /// Times the store's events were lost and it was listed anew.
-    pub relistings: u64,
 }
 
 impl AffinityPlane {
@@ -83,7 +73,7 @@ impl AffinityPlane {
         let own = &config.affinity;
         match own.mode {
             AffinityMode::Off => return Ok(None),
-            AffinityMode::Advise => {}
+            AffinityMode::Advise | AffinityMode::Route => {}
         }
         let token = config.tokens.first().map(ToString::to_string).unwrap_or_default();
         let slot = format!("{}/{}/{token}", config.datacenter, config.rack);
@@ -113,6 +103,7 @@ impl AffinityPlane {
             told,
             inbox: Mutex::new(Some(inbox)),
             report: Mutex::default(),
+            ring: Mutex::default(),
         }))
     }
 
@@ -129,7 +120,7 @@ impl AffinityPlane {
 
     /// What the task did so far.
     pub fn report(&self) -> PlaneReport {
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.report)
     }
 
     /// Begins a new generation of every pool this node publishes. False when it publishes none.
@@ -159,9 +150,7 @@ impl AffinityPlane {
     /// and the exact state moves over. Gives the domains to use from now on.
     pub(super) fn follow_ring(&self, topology: &Topology) -> Arc<Affinity> {
         let domains = self.lay_out(topology);
-        if self.told.try_send(Told::Ring(Places::of(topology), Arc::clone(&domains))).is_err() {
-            tracing::warn!("the affinity task is busy and learns of this ring with the next one");
-        }
+        *lock(&self.ring) = Some((Places::of(topology), Arc::clone(&domains)));
         domains
     }
 
@@ -196,12 +185,20 @@ impl AffinityPlane {
     }
 
     fn set_report(&self, report: PlaneReport) {
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+        *lock(&self.report) = report;
     }
 
     fn take_inbox(&self) -> Option<mpsc::Receiver<Told>> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.inbox).take()
     }
+
+    fn take_ring(&self) -> Option<(Places, Arc<Affinity>)> {
+        lock(&self.ring).take()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Domains in the order of their specs: ring keys first.

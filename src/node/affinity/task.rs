@@ -7,11 +7,14 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::embedded::EmbeddedFollower;
-use super::{AffinityPlane, PlaneReport, Told};
-use crate::affinity::mesh::{Mesh, MeshSettings, MeshTime};
+use super::redis::StoreNews;
+use super::{AffinityPlane, RedisStore, Told};
+use crate::affinity::member::Change;
+use crate::affinity::mesh::{Mesh, MeshSettings, MeshTime, PlaneReport};
 use crate::affinity::places::Places;
 use crate::net::control_link::ControlLinks;
 use crate::proto::dnode::control::ControlSeal;
+use crate::store::MemoryStore;
 
 /// How often the store's events are taken, milliseconds.
 const FOLLOW_EVERY_MS: u64 = 5;
@@ -29,7 +32,9 @@ pub struct Following {
     /// Envelope of its messages.
     pub seal: ControlSeal,
     /// The embedded store, when the node has one.
-    pub store: Option<Arc<crate::store::MemoryStore>>,
+    pub store: Option<Arc<MemoryStore>>,
+    /// The datastore, when it has not.
+    pub redis: Option<RedisStore>,
 }
 
 struct Task {
@@ -37,6 +42,9 @@ struct Task {
     mesh: Mesh,
     links: ControlLinks,
     follower: Option<EmbeddedFollower>,
+    /// Makes the datastore be listed again.
+    rescan: mpsc::Sender<()>,
+    relistings: u64,
     report_at_ms: u64,
     /// Publications as last told: identity and whether complete.
     told: Vec<Option<(u64, bool)>>,
@@ -58,9 +66,34 @@ impl AffinityPlane {
         };
         let mut mesh = Mesh::new(settings, &self.domains(), shards, now(&self));
         mesh.set_places(following.places);
-        let links = following.links;
-        let told = Vec::new();
-        Task { plane: self, mesh, links, follower, report_at_ms: 0, told }.run(inbox).await;
+        let (rescan, rescans) = mpsc::channel(1);
+        let redis = following
+            .redis
+            .map(|store| tokio::spawn(store.follow(self.told.clone(), rescans)).abort_handle());
+        // It ends with this task.
+        let _redis = AbortOnDrop(redis);
+        let task = Task {
+            plane: self,
+            mesh,
+            links: following.links,
+            follower,
+            rescan,
+            relistings: 0,
+            report_at_ms: 0,
+            told: Vec::new(),
+        };
+        task.run(inbox).await;
+    }
+}
+
+/// Ends a task that must not outlive another.
+struct AbortOnDrop(Option<tokio::task::AbortHandle>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
     }
 }
 
@@ -85,6 +118,7 @@ impl Task {
                 let Ok(told) = inbox.try_recv() else { break };
                 self.take(told);
             }
+            self.follow_ring();
             self.follow_store().await;
             self.mesh.handle_timeout(now(&self.plane));
             self.send();
@@ -92,18 +126,17 @@ impl Task {
         }
     }
 
+    fn follow_ring(&mut self) {
+        let Some((places, affinity)) = self.plane.take_ring() else { return };
+        if self.mesh.keys_domain().is_none_or(|keys| !Arc::ptr_eq(keys, affinity.keys())) {
+            self.mesh.set_domains(&affinity);
+        }
+        self.mesh.set_places(places);
+    }
+
     fn take(&mut self, told: Told) {
         match told {
-            Told::Ring(places, affinity) => {
-                let same = Arc::ptr_eq(
-                    affinity.keys(),
-                    self.mesh.keys_domain().unwrap_or(affinity.keys()),
-                );
-                if !same {
-                    self.mesh.set_domains(&affinity);
-                }
-                self.mesh.set_places(places);
-            }
+            Told::Store(news) => self.take_news(news),
             Told::Message(kind, bytes) => {
                 self.mesh.handle_message(kind, &bytes, now(&self.plane));
                 self.send();
@@ -113,6 +146,42 @@ impl Task {
                 let _ = done.send(self.mesh.rebuild(now(&self.plane)));
             }
         }
+    }
+
+    /// What the datastore told. The number of its keys is compared at the very point of its
+    /// events at which it was counted, so a difference means that events are missing.
+    fn take_news(&mut self, news: StoreNews) {
+        let mut changes = Vec::new();
+        let member = self.mesh.member();
+        match news {
+            StoreNews::Unsure => {
+                self.mesh.set_sure(false);
+                return;
+            }
+            StoreNews::Holds(hashes) => {
+                self.relistings += 1;
+                member.reconcile(0, hashes, &mut changes);
+                self.mesh.set_sure(true);
+            }
+            StoreNews::Changed(told) => {
+                for change in told {
+                    match change {
+                        Change::Stored(hash) => member.appeared(0, hash, &mut changes),
+                        Change::Removed(hash) => member.went(0, hash, &mut changes),
+                    }
+                }
+            }
+            StoreNews::Size(size) => {
+                if size != member.len() as u64 && self.mesh.is_sure() {
+                    tracing::info!(size, "the store changed without events: it is listed again");
+                    self.mesh.set_sure(false);
+                    // One that is under way will do.
+                    let _ = self.rescan.try_send(());
+                }
+                return;
+            }
+        }
+        self.mesh.changed(&changes, now(&self.plane));
     }
 
     /// Takes the store's events. Keys that expire unasked are swept by the control plane.
@@ -150,7 +219,7 @@ impl Task {
             dropped: self.links.dropped,
             held: self.mesh.held() as u64,
             sure: self.mesh.is_sure(),
-            relistings: self.follower.as_ref().map_or(0, |follower| follower.relistings),
+            relistings: self.follower.as_ref().map_or(self.relistings, |f| f.relistings),
         });
         let domains = self.plane.domains();
         let publications = domains.domains().map(|domain| domain.publication());

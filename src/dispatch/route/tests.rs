@@ -1,0 +1,242 @@
+use std::sync::Arc;
+
+use super::super::scripted::{Scripted, ring, view};
+use super::super::view::{BucketType, BucketTypes, Settings, View};
+use super::*;
+use crate::affinity::Affinity;
+use crate::affinity::domain::{DomainSpec, Kind};
+use crate::affinity::member::Change;
+use crate::ckf::identity::ConsumerInstanceId;
+use crate::ckf::producer::Source;
+use crate::ckf::ringkey::ring_key_domain;
+
+const MISS: &str = "$-1\r\n";
+
+/// The filters of `far` as `near` sees them, with what each of them holds.
+struct Filters {
+    near: Arc<Domain>,
+    far: Domain,
+}
+
+fn domain(own: &str, other: &str, consumer: u64) -> Domain {
+    let spec = DomainSpec {
+        name: "keys".into(),
+        id: ring_key_domain([("a", "b")], [("a", "b")]).unwrap(),
+        kind: Kind::Keys(KeyProtocol::Resp),
+        datacenters: vec![own.into(), other.into()],
+        expected: 1000,
+        stale_after_ms: 30_000,
+        consumer: ConsumerInstanceId(consumer),
+        table_seed: 0,
+    };
+    let domain = Domain::new(spec).unwrap();
+    domain.publish(1).unwrap();
+    domain.set_hears(true, 1, 1);
+    domain
+}
+
+impl Filters {
+    fn new() -> Filters {
+        let filters =
+            Filters { near: Arc::new(domain("dc1", "dc2", 1)), far: domain("dc2", "dc1", 2) };
+        filters.tell(&[], &[]);
+        filters
+    }
+
+    fn tell(&self, near: &[&str], far: &[&str]) {
+        let source = Source { worker_id: 1, dp_rank: 0 };
+        let stored = |keys: &[&str]| -> Vec<Change> {
+            keys.iter().map(|key| Change::Stored(hash(key.as_bytes()))).collect()
+        };
+        self.near.apply_changes(source, &stored(near), 1000).unwrap();
+        self.far.apply_changes(source, &stored(far), 1000).unwrap();
+        let part = self.far.published_part(0, usize::MAX >> 1).unwrap();
+        self.near.install(1, part.identity, part.sequence, part.words).unwrap();
+        self.near.lanes().get(1).unwrap().heard(1000);
+    }
+}
+
+/// A node of dc1 with a redis store, one other datacenter of one node.
+fn node(filters: &Filters) -> Scripted {
+    let peers = ring(&[("n1", "dc1/r1", 0), ("far", "dc2/r1", 0)]);
+    let mut scripted = Scripted::new(peers.clone(), Settings::default());
+    let settings = Settings { route_reads: true, ..Settings::default() };
+    let plain = Arc::try_unwrap(view(peers, settings)).expect("nobody else has it");
+    let affinity = Some(Arc::new(Affinity::new(Arc::clone(&filters.near), Vec::new())));
+    let kv = BucketType {
+        name: "kv".into(),
+        prefix: b"kv/".to_vec(),
+        read: None,
+        write: None,
+        n_val: None,
+        stays: true,
+    };
+    let buckets = BucketTypes::new(vec![kv], None);
+    scripted.node.set_view(Arc::new(View { affinity, buckets, ..plain }));
+    scripted.connect();
+    scripted
+}
+
+#[test]
+fn a_key_that_is_elsewhere_is_read_there() {
+    let filters = Filters::new();
+    filters.tell(&["both"], &["both", "k"]);
+    let mut node = node(&filters);
+    node.send("GET k");
+    assert_eq!((node.sent("far"), node.sent("store").len()), (vec!["3 GET k".to_owned()], 0));
+    node.answer("far", "$1\r\nv\r\n");
+    assert_eq!(node.replies(), "$1\r\nv\r\n");
+    // What is here, and what is nowhere, is read here.
+    for key in ["both", "nowhere"] {
+        node.send(&format!("GET {key}"));
+        assert_eq!(node.sent("store"), [format!("GET {key}")]);
+        assert!(node.sent("far").is_empty());
+        let reply = if key == "both" { "$1\r\nb\r\n" } else { MISS };
+        node.answer("store", reply);
+        assert_eq!(node.replies(), reply);
+    }
+    let counters = node.node.counters();
+    assert_eq!((counters.affinity_hits, counters.affinity_nobody), (1, 1));
+}
+
+#[test]
+fn a_filter_that_was_wrong_costs_one_hop_and_is_remembered() {
+    let filters = Filters::new();
+    filters.tell(&[], &["k"]);
+    let mut node = node(&filters);
+    node.send("GET k");
+    node.sent("far");
+    node.answer("far", MISS);
+    assert_eq!(node.sent("store"), ["GET k"]);
+    node.answer("store", "$1\r\nx\r\n");
+    assert_eq!(node.replies(), "$1\r\nx\r\n");
+    node.send("GET k");
+    assert_eq!((node.sent("far").len(), node.sent("store").len()), (0, 1));
+    node.answer("store", MISS);
+    assert_eq!(node.replies(), MISS);
+    node.now.mono_us += 6_000_000;
+    node.send("GET k");
+    assert_eq!(node.sent("far").len(), 1);
+    assert_eq!(node.node.counters().affinity_false_positives, 1);
+}
+
+#[test]
+fn a_key_that_only_seems_to_be_here_is_sought_elsewhere_once() {
+    let filters = Filters::new();
+    filters.tell(&["k"], &["k"]);
+    let mut node = node(&filters);
+    node.send("GET k");
+    assert_eq!((node.sent("store").len(), node.sent("far").len()), (1, 0));
+    node.answer("store", MISS);
+    assert_eq!(node.sent("far"), ["3 GET k"]);
+    node.answer("far", "$1\r\nv\r\n");
+    assert_eq!(node.replies(), "$1\r\nv\r\n");
+    // An empty field is no proof that the key is absent.
+    node.send("HGET k f");
+    node.sent("store");
+    node.answer("store", MISS);
+    assert_eq!(node.replies(), MISS);
+}
+
+#[test]
+fn a_datacenter_that_fails_means_the_plan_as_ever() {
+    let filters = Filters::new();
+    filters.tell(&[], &["k"]);
+    let mut node = node(&filters);
+    node.send("GET k");
+    node.sent("far");
+    node.lose("far");
+    assert_eq!(node.sent("store"), ["GET k"]);
+    node.answer("store", MISS);
+    assert_eq!(node.replies(), MISS);
+    node.send("GET k");
+    assert_eq!(node.sent("store"), ["GET k"], "it is not connected");
+}
+
+#[test]
+fn lanes_that_are_not_believed_and_other_levels_mean_plain_reads() {
+    let filters = Filters::new();
+    filters.tell(&[], &["k"]);
+    let mut node = node(&filters);
+    filters.near.lanes().get(1).unwrap().unheard();
+    node.send("GET k");
+    assert_eq!((node.sent("far").len(), node.sent("store").len()), (0, 1));
+    node.answer("store", MISS);
+    assert_eq!(node.replies(), MISS);
+    filters.tell(&[], &[]);
+    node.send("TORC.CONSISTENCY DC_EACH_SAFE_QUORUM");
+    node.replies();
+    node.send("GET k");
+    assert_eq!((node.sent("far").len(), node.sent("store").len()), (1, 1), "both vote");
+}
+
+#[test]
+fn one_request_serves_all_that_ask_the_same() {
+    let filters = Filters::new();
+    filters.tell(&[], &["k"]);
+    let mut node = node(&filters);
+    for _ in 0..3 {
+        node.send("GET k");
+    }
+    assert_eq!(node.sent("far"), ["3 GET k"]);
+    node.answer("far", "$1\r\nv\r\n");
+    assert_eq!(node.replies(), "$1\r\nv\r\n".repeat(3));
+    assert_eq!(node.node.counters().affinity_shared, 2);
+    assert_eq!(node.node.in_flight(), 0);
+    assert!(node.node.router.flights.is_empty());
+    assert_eq!(node.node.router.in_flight, [0; LANES]);
+}
+
+#[test]
+fn what_was_written_a_moment_ago_is_read_as_ever() {
+    let filters = Filters::new();
+    filters.tell(&[], &["k"]);
+    let mut node = node(&filters);
+    node.send("DEL k");
+    node.sent("far");
+    node.sent("store");
+    node.answer("store", ":0\r\n");
+    node.replies();
+    node.send("GET k");
+    assert_eq!((node.sent("far").len(), node.sent("store").len()), (0, 1));
+}
+
+#[test]
+fn many_keys_are_grouped_by_where_they_are() {
+    let filters = Filters::new();
+    filters.tell(&["here"], &["there1", "there2"]);
+    let mut node = node(&filters);
+    node.send("MGET there1 here nowhere there2");
+    assert_eq!(node.sent("far"), ["3 MGET there1 there2"]);
+    assert_eq!(node.sent("store"), ["MGET here nowhere"]);
+    node.answer("store", "*2\r\n$1\r\nh\r\n$-1\r\n");
+    node.answer("far", "*2\r\n$1\r\na\r\n$-1\r\n");
+    // The filter was wrong about one of them: its group is asked for here as well.
+    assert_eq!(node.sent("store"), ["MGET there1 there2"]);
+    node.answer("store", "*2\r\n$-1\r\n$1\r\nb\r\n");
+    let reply = "*4\r\n$1\r\na\r\n$1\r\nh\r\n$-1\r\n$1\r\nb\r\n";
+    assert_eq!(node.replies(), reply);
+    let counters = node.node.counters();
+    assert_eq!((counters.affinity_hits, counters.affinity_false_positives), (1, 1));
+}
+
+#[test]
+fn writes_of_types_that_stay_do_not_leave_the_datacenter_and_deletes_do() {
+    let filters = Filters::new();
+    let mut node = node(&filters);
+    let cases = [
+        ("SET kv/1 v", 0),
+        ("SET other v", 1),
+        ("MSET kv/2 v kv/3 w", 0),
+        ("DEL kv/1", 1),
+        ("EXPIRE kv/1 100", 1),
+        ("RENAME kv/1 kv/1", 1),
+    ];
+    for (line, far) in cases {
+        node.send(line);
+        assert_eq!(node.sent("store").len(), 1, "{line}");
+        assert_eq!(node.sent("far").len(), far, "{line}");
+        node.answer("store", "+OK\r\n");
+        node.replies();
+    }
+}

@@ -1,0 +1,241 @@
+//! Values that stay in the datacenter of their writer, and are read from everywhere.
+
+use crate::admin::{metric, page};
+use crate::client::{Client, Reply, bulk, encode};
+use crate::ring::{Layout, Node, Ring, Store, redis_bin, wait_until};
+
+const EXTRA: &str = "  affinity:\n    mode: route\n    expected_keys: 20000\n    \
+                     write_replication: local_dc\n  bucket_types:\n  \
+                     - {name: kv, immutable: true}\n";
+
+/// Values written in each datacenter.
+const VALUES: usize = 2000;
+
+fn keys(dc: &str) -> Vec<String> {
+    (0..VALUES).map(|n| format!("kv/{dc}/{n}")).collect()
+}
+
+/// Requests on their way at once: fewer than a worker sends to one other datacenter.
+const AT_ONCE: usize = 200;
+
+/// Sends all requests, many at once; gives the replies.
+fn all(client: &mut Client, requests: impl Iterator<Item = Vec<String>>) -> Vec<Reply> {
+    let requests: Vec<Vec<String>> = requests.collect();
+    let mut replies = Vec::new();
+    for some in requests.chunks(AT_ONCE) {
+        let bytes: Vec<u8> = some.iter().flat_map(|request| encode(request)).collect();
+        client.send(&bytes).expect("sent");
+        replies.extend(some.iter().map(|_| client.reply().expect("a reply")));
+    }
+    replies
+}
+
+fn write(node: &Node, keys: &[String]) {
+    let set = |key: &String| vec!["SET".to_owned(), key.clone(), format!("value of {key}")];
+    let replies = all(&mut node.connect(), keys.iter().map(set));
+    assert!(replies.iter().all(|reply| *reply == Reply::Simple("OK".into())));
+}
+
+fn read(node: &Node, keys: &[String]) -> Vec<Reply> {
+    let get = |key: &String| vec!["GET".to_owned(), key.clone()];
+    all(&mut node.connect(), keys.iter().map(get))
+}
+
+fn assert_right(node: &Node, keys: &[String]) {
+    for (key, reply) in keys.iter().zip(read(node, keys)) {
+        assert_eq!(reply, bulk(format!("value of {key}")), "{key}");
+    }
+}
+
+/// What TORC.WHERE says of a key, sorted by datacenter.
+fn place(node: &Node, key: &str) -> Vec<String> {
+    let Ok(mut client) = Client::try_connect(node.client) else { return Vec::new() };
+    let Ok(Reply::Array(keys)) = client.try_call(&["TORC.WHERE", key]) else { return Vec::new() };
+    let Reply::Array(dcs) = &keys[0] else { panic!("an array of datacenters") };
+    let mut words: Vec<String> =
+        dcs.iter().map(|dc| dc.text().replace('\n', " ").replace("yes", "maybe")).collect();
+    words.sort_unstable();
+    words
+}
+
+/// Waits until every running node knows all values of both datacenters.
+fn wait_known(ring: &Ring) {
+    for node in ring.nodes.iter().filter(|node| node.process.is_some()) {
+        for dc in ["dc1", "dc2"] {
+            let ask: Vec<String> =
+                std::iter::once("TORC.WHERE".to_owned()).chain(keys(dc)).collect();
+            let held = |reply: Reply| {
+                let Reply::Array(keys) = reply else { return false };
+                keys.iter().map(Reply::text).all(|text| {
+                    let text = text.replace('\n', " ").replace("yes", "maybe");
+                    text.contains(&format!("{dc} maybe")) && !text.contains("unknown")
+                })
+            };
+            wait_until("the filters are told", || {
+                let client = Client::try_connect(node.client);
+                client.and_then(|mut client| client.try_call(&ask)).is_ok_and(held)
+            });
+        }
+    }
+}
+
+/// Reads and requests to other datacenters so far.
+fn figures(node: &Node) -> [u64; 4] {
+    [
+        "torc_affinity_remote_total",
+        "torc_affinity_hits_total",
+        "torc_affinity_false_positives_total",
+        "torc_requests_remote_total",
+    ]
+    .map(|name| metric(node, name))
+}
+
+fn since(node: &Node, before: [u64; 4]) -> [u64; 4] {
+    let now = figures(node);
+    std::array::from_fn(|i| now[i] - before[i])
+}
+
+#[test]
+fn values_are_read_where_they_are_and_absent_ones_nowhere_else() {
+    let (dcs, extra) = (vec![vec![2], vec![2]], EXTRA.to_owned());
+    let ring = Ring::start(Layout { dcs, store: Store::Embedded, extra });
+    let (here, there) = (keys("dc1"), keys("dc2"));
+    write(&ring.nodes[0], &here);
+    write(&ring.nodes[3], &there);
+    wait_known(&ring);
+    for (node, own, other) in [(0, &here, &there), (1, &here, &there), (2, &there, &here)] {
+        let node = &ring.nodes[node];
+        let before = figures(node);
+        assert_right(node, own);
+        assert_right(node, other);
+        let [remote, hits, wrong, requests] = since(node, before);
+        assert_eq!(hits, VALUES as u64, "every key that is only there, once");
+        assert_eq!((remote, requests), (hits + wrong, hits + wrong));
+        // Absent keys are missed here, save where a filter is wrong.
+        let before = figures(node);
+        let absent: Vec<String> = (0..VALUES).map(|n| format!("kv/none/{n}")).collect();
+        assert!(read(node, &absent).iter().all(|reply| *reply == Reply::Nil));
+        let [remote, _, wrong, requests] = since(node, before);
+        assert_eq!((remote, requests), (wrong, wrong));
+        assert!(wrong < 20, "{wrong} of {VALUES} absent keys seem to be there");
+        // Many keys at once: grouped by datacenter.
+        let before = figures(node);
+        let mixed: Vec<String> =
+            own.iter().zip(other).take(50).flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
+        let mget: Vec<String> = std::iter::once("MGET".to_owned()).chain(mixed.clone()).collect();
+        let Reply::Array(values) = node.connect().call(&mget) else { panic!("an array") };
+        for (key, value) in mixed.iter().zip(values) {
+            assert_eq!(value, bulk(format!("value of {key}")));
+        }
+        assert!(since(node, before)[0] <= 6, "a few groups, not fifty requests");
+        let plan = node.connect().call(&["TORC.PLAN", "GET", &other[7]]).text();
+        let other_dc = if node.dc == "dc1" { "dc2" } else { "dc1" };
+        assert!(plan.contains(&format!("read in {other_dc}")), "{plan}");
+        let plan = node.connect().call(&["TORC.PLAN", "SET", &own[7], "v"]).text();
+        assert!(plan.contains("its values stay in this datacenter"), "{plan}");
+    }
+    // A delete goes everywhere.
+    let gone = &there[..100];
+    let del: Vec<String> = std::iter::once("DEL".to_owned()).chain(gone.to_vec()).collect();
+    ring.nodes[0].connect().call(&del);
+    wait_until("deleted keys are gone", || {
+        read(&ring.nodes[2], gone).iter().all(|reply| *reply == Reply::Nil)
+    });
+    wait_until("and known to be", || place(&ring.nodes[0], &gone[0]) == ["dc1 no", "dc2 no"]);
+    assert!(read(&ring.nodes[1], gone).iter().all(|reply| *reply == Reply::Nil));
+}
+
+fn publishes(node: &Node) -> bool {
+    page(node, "GET", "/affinity").1.contains("\"publishes\":true")
+}
+
+#[test]
+fn reads_stay_right_while_nodes_and_datacenters_go_and_come() {
+    let (dcs, extra) = (vec![vec![2], vec![1]], EXTRA.to_owned());
+    let mut ring = Ring::start(Layout { dcs, store: Store::Embedded, extra });
+    let (here, there) = (keys("dc1"), keys("dc2"));
+    write(&ring.nodes[0], &here);
+    write(&ring.nodes[2], &there);
+    wait_known(&ring);
+    let publisher = usize::from(!publishes(&ring.nodes[0]));
+    assert!(publishes(&ring.nodes[publisher]));
+
+    // The publisher of one datacenter dies, and its part of the values with it.
+    ring.nodes[publisher].kill();
+    let rest = &ring.nodes[1 - publisher];
+    assert_right(rest, &there);
+    wait_until("the standby publishes", || publishes(rest));
+    wait_until("and is believed", || place(&ring.nodes[2], "kv/none") == ["dc1 no", "dc2 no"]);
+    assert_right(rest, &there);
+    let right = |node: &Node, keys: &[String]| {
+        let replies = read(node, keys);
+        let missing = replies.iter().filter(|reply| **reply == Reply::Nil).count();
+        for (key, reply) in keys.iter().zip(replies) {
+            assert!(reply == Reply::Nil || reply == bulk(format!("value of {key}")), "{reply:?}");
+        }
+        missing
+    };
+    let lost = right(&ring.nodes[2], &here);
+    assert!(lost > 0 && lost < VALUES, "{lost} of {VALUES} went with the node");
+
+    // It comes back empty; what is written again is found again.
+    ring.nodes[publisher].start();
+    ring.wait_settled();
+    write(&ring.nodes[1 - publisher], &here);
+    wait_known(&ring);
+    assert_right(&ring.nodes[2], &here);
+    let body = page(&ring.nodes[publisher], "POST", "/affinity/rebuild");
+    assert_eq!(body.0, 200, "it publishes by right: {}", body.1);
+    wait_known(&ring);
+    assert_right(&ring.nodes[2], &here);
+
+    // The other datacenter dies: its values are missed, and nothing fails.
+    ring.nodes[2].kill();
+    for node in &ring.nodes[..2] {
+        right(node, &there);
+        assert_right(node, &here);
+    }
+}
+
+#[test]
+fn redis_stores_are_followed_whatever_happens_to_them() {
+    let Some(bin) = redis_bin("redis_stores_are_followed") else { return };
+    let (dcs, extra) = (vec![vec![1], vec![1]], EXTRA.to_owned());
+    let ring = Ring::start(Layout { dcs, store: Store::Redis(bin), extra });
+    let (here, there) = (keys("dc1"), keys("dc2"));
+    write(&ring.nodes[0], &here);
+    write(&ring.nodes[1], &there);
+    wait_known(&ring);
+    let before = figures(&ring.nodes[0]);
+    assert_right(&ring.nodes[0], &here);
+    assert_right(&ring.nodes[0], &there);
+    let [remote, hits, wrong, requests] = since(&ring.nodes[0], before);
+    assert_eq!((hits, remote, requests), (VALUES as u64, hits + wrong, hits + wrong));
+
+    // Behind the node's back: keys come, expire, are deleted, renamed and emptied.
+    let mut store = ring.nodes[1].connect_store();
+    store.call(&["SET", "kv/behind", "v"]);
+    store.call(&["SET", "kv/short", "v", "PX", "300"]);
+    store.call(&["DEL", &there[0]]);
+    store.call(&["RENAME", &there[1], "kv/renamed"]);
+    store.call(&["RPUSH", "kv/list", "a"]);
+    let held = |key: &str, word: &str| place(&ring.nodes[0], key) == ["dc1 no", word];
+    for key in ["kv/behind", "kv/renamed", "kv/list"] {
+        wait_until("it came", || held(key, "dc2 maybe"));
+    }
+    assert_eq!(ring.nodes[0].connect().call(&["GET", "kv/behind"]), bulk("v"));
+    store.call(&["LPOP", "kv/list"]);
+    for key in ["kv/short", "kv/list", there[0].as_str(), there[1].as_str()] {
+        wait_until("it went", || held(key, "dc2 no"));
+    }
+    // A flush tells nothing: the number of keys does.
+    store.call(&["FLUSHALL"]);
+    wait_until("the flush is noticed", || held(&there[5], "dc2 no"));
+    assert!(read(&ring.nodes[0], &there).iter().all(|reply| *reply == Reply::Nil));
+    assert_right(&ring.nodes[1], &here);
+    // So does a lost connection.
+    write(&ring.nodes[1], &there);
+    store.call(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    wait_known(&ring);
+    assert_right(&ring.nodes[0], &there);
+}
