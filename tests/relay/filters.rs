@@ -246,7 +246,8 @@ async fn a_reader_that_stops_within_its_snapshot_frees_the_encoder() {
     let limits = config::Relay {
         publication_queue_bytes: torc::config::ByteSize(4_194_624),
         publication_encoding_concurrency: 1,
-        snapshot_progress_timeout_ms: 200,
+        // Long enough for any reader that reads at all.
+        snapshot_progress_timeout_ms: 3_000,
         ..config::Relay::default()
     };
     let server = Server::start(limits).await;

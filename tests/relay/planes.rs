@@ -100,7 +100,7 @@ async fn whoever_misses_windows_is_told_so() {
         config::Relay { load_window_ms: 1, load_fanout_capacity: 2, ..config::Relay::default() };
     let server = Server::start(limits).await;
     // Each window is large, so that the connection is soon full.
-    for n in 0..100 {
+    for n in 0..400 {
         let name = format!("dc{n}");
         server.publish(&Producer::new(&name, 1, 2), &name);
     }

@@ -124,7 +124,8 @@ fn a_readiness_entry_with_something_unknown_is_never_taken_for_ready() {
     };
     let plain = take(&|_| {}).unwrap().unwrap();
     assert_eq!((plain.entries.len(), plain.quarantined.len()), (2, 0));
-    let quarantining: [(&str, &dyn Fn(&mut proto::TopologyEntry)); 5] = [
+    type Change<'a> = &'a dyn Fn(&mut proto::TopologyEntry);
+    let quarantining: [(&str, Change<'_>); 5] = [
         ("readiness_state", &|entry| entry.state = 3),
         ("readiness_state", &|entry| entry.adapters[0].state = 3),
         ("worker_role", &|entry| entry.members[0].roles.push(99)),
