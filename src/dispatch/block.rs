@@ -50,16 +50,15 @@ impl Queued {
     }
 }
 
-/// True for a command that may stand in a block: it has one reply, changes nothing about the
-/// connection it comes on and does not wait.
+/// True for a command that may stand in a block: it has one reply and changes nothing about the
+/// connection it comes on. One that may wait does not wait there, as in Redis.
 pub(super) fn may_stand(spec: &CommandSpec, args: &Args<'_>) -> bool {
     match spec.routing_of(args) {
-        Routing::Keyed => true,
+        Routing::Keyed | Routing::Blocking => true,
         Routing::Node => matches!(spec.name, "ping" | "echo" | "time"),
         Routing::LocalStore
         | Routing::AllNodes
         | Routing::Ring
-        | Routing::Blocking
         | Routing::Transaction
         | Routing::Refused(_)
         | Routing::Hangup => false,
@@ -127,13 +126,17 @@ pub(super) fn outcome(block: &Args<'_>, reply: &[u8], wall_ms: u64) -> Option<Wr
 }
 
 /// Appends the block as a script with its keys in KEYS. False, and nothing is appended, when it
-/// has no key or more arguments than Lua hands on.
+/// has no key, more arguments than Lua hands on, or a command that scripts may not call.
 pub(super) fn write_for_c(block: &Args<'_>, out: &mut Vec<u8>) -> bool {
     let Some(commands) = commands(block, &ModuleCommands::default()) else { return false };
-    let too_long = |c: &Queued| c.request.args().len() > rewrite::EVAL_ARGS_MAX;
+    let unfit = |c: &Queued| {
+        let args = c.request.args();
+        // Redis lets no script run what may wait.
+        args.len() > rewrite::EVAL_ARGS_MAX || c.spec.routing_of(&args) == Routing::Blocking
+    };
     let keys: Vec<&[u8]> = commands.iter().flat_map(keys_of).collect();
     let words: usize = commands.iter().map(|c| c.request.args().len() + 1).sum();
-    if keys.is_empty() || commands.iter().any(too_long) {
+    if keys.is_empty() || commands.iter().any(unfit) {
         return false;
     }
     let mut digits = itoa::Buffer::new();

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::blocking::Waits;
 use super::multi::{Multi, Shapes};
 use super::secure::IncomingSecurity;
 use super::upstream::UpId;
@@ -79,6 +80,8 @@ pub(super) struct Client {
     pub(super) exec_shapes: VecDeque<Shapes>,
     /// Not served further until the first replica of its write has answered.
     pub(super) held: bool,
+    /// What it waits for, while a command that may wait is served.
+    pub(super) waits: Option<Waits>,
     /// The upstream whose output must drain first.
     pub(super) blocked_on: Option<UpId>,
     /// Allocated when a client says something about itself.
@@ -105,6 +108,7 @@ impl Client {
             multi: None,
             exec_shapes: VecDeque::new(),
             held: false,
+            waits: None,
             blocked_on: None,
             session: None,
         }

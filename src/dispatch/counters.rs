@@ -95,6 +95,7 @@ counters! {
     peer_links_in: "Incoming links of other nodes open.",
     upstreams_up: "Datastore and peer connections open.",
     in_flight: "Requests awaiting their reply.",
+    waiting: "Clients that wait for a key.",
     client_reads: "Read requests of clients.",
     client_writes: "Write requests of clients.",
     client_other: "Requests of clients answered by the node itself.",

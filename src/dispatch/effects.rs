@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::failure::{Cause, Failure, FailureKind, from_reply};
 use super::gather::Said;
-use super::plan::{Group, Hop, Leg, Plan, Role};
+use super::plan::{Group, Hop, Leg, Op, Plan, Role};
 use super::requests::Request;
 use super::send::{Ask, Parcel};
 use super::slot::{Owner, Stage};
@@ -21,12 +21,12 @@ use super::task::{Next, Part, Task, Written, write_for_c};
 use super::upstream::{NOBODY, STORE_VERSION, Ticket};
 use super::view::{Now, View};
 use super::{Dispatcher, Frame, block};
-use crate::proto::command::{Effect, TowardC};
+use crate::proto::command::{Effect, Routing, TowardC};
 use crate::proto::resp::effect::EffectRule;
 use crate::proto::resp::reply::{is_error, text};
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{rewrite, table};
-use crate::ring::{Outcome, PeerId, Rule, Votes};
+use crate::ring::{Consistency, Outcome, PeerId, PeerIdx, Rule, Votes};
 use crate::stamp::Stamp;
 
 /// Asks a datastore for its version.
@@ -59,9 +59,22 @@ pub(super) struct Primary {
     groups: Vec<Ballot>,
     /// What the first replica is told, and then what the others are.
     stamp: Option<Stamp>,
+    /// For a command that may wait: who runs it, and the level. The ring of the time decides who
+    /// gets what it did.
+    waits_at: Option<(PeerId, Consistency)>,
     wall_ms: u64,
     /// The first replica's reply, once it is there.
     reply: Option<Vec<u8>>,
+}
+
+/// What one of the other replicas is to do.
+#[derive(Clone, Debug)]
+pub(super) struct Effected {
+    effect: Written,
+    stamp: Option<Stamp>,
+    to: (PeerId, Leg),
+    /// Whose connection it takes, so that it keeps its place among the client's requests.
+    owner: Owner,
 }
 
 /// The vote of one datacenter.
@@ -191,6 +204,21 @@ impl Dispatcher {
         (request, plan): (&Request<'_>, &Plan),
         now: Now,
     ) {
+        let (part, first) = self.reserve_primary(view, spec, (request, plan), now);
+        let stamp = self.primary(part).and_then(|primary| primary.stamp);
+        let parcel = Parcel { frame, args: request.args, stamp };
+        self.ask_node(view, first, spec, parcel, part, now);
+    }
+
+    /// Reserves the slot of a write that runs on one replica first, and holds its client. Returns
+    /// that replica too.
+    pub(super) fn reserve_primary(
+        &mut self,
+        view: &View,
+        spec: &'static CommandSpec,
+        (request, plan): (&Request<'_>, &Plan),
+        now: Now,
+    ) -> (Part, PeerIdx) {
         self.counters.missed_writes += plan.missed.len() as u64;
         let local = |leg: &&Leg| leg.hop != Hop::Forward;
         let in_order = plan.legs.iter().filter(local).min_by_key(|leg| leg.rack);
@@ -203,17 +231,18 @@ impl Dispatcher {
             others: others.map(|leg| (view.topology.peer(leg.peer).id, *leg)).collect(),
             groups: plan.groups.iter().map(Ballot::of).collect(),
             stamp,
+            waits_at: (spec.routing_of(&request.args) == Routing::Blocking)
+                .then(|| (view.topology.peer(first.peer).id, request.level)),
             wall_ms: now.wall_ms(),
             reply: None,
         };
         let part = self.begin_task(request.client, request.envelope, Task::Primary(primary), now);
         self.hold(request.client);
-        let parcel = Parcel { frame, args: request.args, stamp };
-        self.ask_node(view, first.peer, spec, parcel, part, now);
+        (part, first.peer)
     }
 
     /// Does not serve a client further until [`Dispatcher::let_go`].
-    fn hold(&mut self, client: u32) {
+    pub(super) fn hold(&mut self, client: u32) {
         let client = &mut self.clients[client as usize];
         client.held = true;
         client.paused = true;
@@ -227,21 +256,67 @@ impl Dispatcher {
         }
     }
 
+    /// A command waited at the first replica, maybe for long: who else has a copy now.
+    pub(super) fn plan_others_again(&mut self, part: Part, now: Now) {
+        let view = Arc::clone(&self.view);
+        let Some(primary) = self.primary(part) else { return };
+        let Some((first, level)) = primary.waits_at else { return };
+        let (spec, request) = (primary.spec, primary.request.clone());
+        let frame = Frame::Small(&request.bytes);
+        let ask = Ask {
+            frame: &frame,
+            args: request.args(),
+            key: spec.first_key(&request.args()).and_then(|i| request.args().get(i)),
+            op: Op::Write,
+            level,
+            compare: spec.compare,
+            per_element: false,
+            local_only: false,
+            tried: 0,
+            spec: Some(spec),
+            replays: false,
+            stamp: None,
+            owner: Owner::Nobody,
+            envelope: Default::default(),
+        };
+        let mut plan = std::mem::take(&mut self.plan);
+        let planned = self.make_plan(&view, &ask, &mut plan).is_ok();
+        let id = |leg: &Leg| view.topology.peer(leg.peer).id;
+        // Without it, the votes of the others are counted as they were planned at first.
+        if planned && plan.legs.iter().any(|leg| id(leg) == first) {
+            let others = plan.legs.iter().filter(|leg| id(leg) != first);
+            let others = others.map(|leg| (id(leg), *leg)).collect();
+            let groups = plan.groups.iter().map(Ballot::of).collect();
+            // It was done now, whenever the wait began.
+            let stamp = self.new_stamp(&view, now);
+            if let Some(primary) = self.primary(part) {
+                (primary.others, primary.groups, primary.stamp) = (others, groups, stamp);
+            }
+        }
+        self.plan = plan;
+    }
+
     /// The first replica has answered: sends what it did to the others and lets the client go on.
     /// Where nobody else is waited for, the client has its reply at once.
     pub(super) fn spread(&mut self, part: Part, effects: &[Written], now: Now) {
         let owner = self.slots[part.slot as usize].owner;
         let Some(primary) = self.primary(part) else { return };
-        let others = primary.others.clone();
-        let stamp = primary.stamp;
-        for (number, (peer, leg)) in (1..).zip(others) {
+        let (others, stamp) = (primary.others.clone(), primary.stamp);
+        let waited = primary.waits_at.is_some();
+        for (number, to) in (1..).zip(others) {
             for (i, effect) in effects.iter().enumerate() {
-                let counts = i + 1 == effects.len() && leg.role != Role::Swallow;
+                let counts = i + 1 == effects.len() && to.1.role != Role::Swallow;
+                let effected = Effected { effect: effect.clone(), stamp, to, owner };
+                if waited {
+                    let report = counts.then_some(Part { part: number, ..part });
+                    self.chase(effected, report, now);
+                    continue;
+                }
                 let slot = if counts { part.slot } else { NOBODY };
-                let generation = part.generation;
+                let Part { generation, .. } = part;
                 let dc = number;
                 let ticket = Ticket { dc, ..Ticket::of(slot, generation) };
-                self.send_effect((effect, stamp), (peer, leg), ticket, owner, now);
+                self.send_effect(&effected, ticket, now);
             }
         }
         self.let_go(owner);
@@ -251,21 +326,16 @@ impl Dispatcher {
         }
     }
 
-    fn send_effect(
-        &mut self,
-        (effect, stamp): (&Written, Option<Stamp>),
-        (id, leg): (PeerId, Leg),
-        ticket: Ticket,
-        owner: Owner,
-        now: Now,
-    ) {
+    pub(super) fn send_effect(&mut self, effected: &Effected, ticket: Ticket, now: Now) {
+        let Effected { effect, stamp, to: (id, leg), owner } = effected;
+        let (stamp, id, owner) = (*stamp, *id, *owner);
         let view = Arc::clone(&self.view);
         let args = effect.args();
         let Some(peer) = view.topology.idx_of(id) else {
             let failure = Failure::new(FailureKind::PeerNotConnected, Cause::NotRoutable).at(id);
             return self.answer(ticket, Said::Failed(failure), now);
         };
-        let leg = Leg { peer, ..leg };
+        let leg = Leg { peer, ..*leg };
         let foreign = table::find(&args, &view.settings.modules).ok();
         let foreign = foreign
             .filter(|spec| spec.toward_c_of(&args) != TowardC::AsIs && !self.is_torc(&view, peer));
@@ -301,7 +371,7 @@ impl Dispatcher {
         match &mut slot.stage {
             Stage::Task(task) if slot.generation == part.generation => match task.as_mut() {
                 Task::Primary(primary) => Some(primary),
-                Task::Ring(_) | Task::AllNodes(_) | Task::Replicas(_) => None,
+                Task::Ring(_) | Task::AllNodes(_) | Task::Chase(_) | Task::Replicas(_) => None,
             },
             _ => None,
         }

@@ -62,6 +62,8 @@ pub enum Cause {
     SeveralOwners,
     /// Each store gives ids of its own.
     IdsDiffer,
+    /// As many clients wait or watch there as may.
+    TooManyWaiting,
     /// The peer said so itself.
     Reported,
 }
@@ -83,6 +85,7 @@ impl Cause {
             Cause::OwnState => "state set by an operator",
             Cause::SeveralOwners => "use a hash tag to keep keys together",
             Cause::IdsDiffer => "the copies' ids differ",
+            Cause::TooManyWaiting => "too many clients wait there",
             Cause::Reported => "reported by the peer",
         }
     }

@@ -10,7 +10,7 @@ pub(super) fn text(
     view: &View,
     usable: usize,
     counters: &Counters,
-    in_flight: usize,
+    (in_flight, waiting): (usize, usize),
     args: &Args<'_>,
     now: Now,
 ) -> String {
@@ -31,7 +31,10 @@ pub(super) fn text(
                 now.mono_us / 1_000_000,
             ),
         ),
-        ("Clients", format!("connected_clients:{}\r\n", counters.clients)),
+        (
+            "Clients",
+            format!("connected_clients:{}\r\nblocked_clients:{waiting}\r\n", counters.clients),
+        ),
         ("Persistence", "loading:0\r\n".to_owned()),
         (
             "Stats",

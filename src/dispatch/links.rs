@@ -107,8 +107,9 @@ impl Dispatcher {
             self.index_standings();
             self.fail_upstream(id, cause, now);
         }
-        if connected {
-            self.begin(id, now);
+        match connected {
+            true => self.begin(id, now),
+            false => self.lose_leased(id, cause, now),
         }
         self.release_waiters(id);
         self.close_if_retired(id);
@@ -127,6 +128,7 @@ impl Dispatcher {
             Target::Peer(_) => self.probe(id, now),
             Target::Store => self.store_version = StoreVersion::Unknown,
         }
+        self.send_pending(id, now);
         self.index_standings();
     }
 
@@ -150,7 +152,7 @@ impl Dispatcher {
         let settings = &self.view.settings;
         let up = Upstream::new(target, same_dc, settings.protocol, settings.reply);
         let id = UpId(self.ups.insert(up) as u32);
-        self.events.push_back(Event::Connect { up: id, target, address });
+        self.events.push_back(Event::Connect { up: id, target, address, once: false });
         id
     }
 
@@ -194,9 +196,9 @@ impl Dispatcher {
     /// Fails every request that awaits a reply of `id`, or plans it again.
     fn fail_upstream(&mut self, id: UpId, cause: Cause, now: Now) {
         let up = &mut self.ups[id.0 as usize];
-        let target = up.target;
+        let (target, shared) = (up.target, up.lease.is_none());
         for (ticket, unsent) in up.drain() {
-            match unsent {
+            match unsent.filter(|_| shared) {
                 Some(frame) => self.plan_again(id, ticket, frame, cause, now),
                 None => {
                     let failure = Failure::sent(target, cause);

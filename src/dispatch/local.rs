@@ -343,8 +343,8 @@ impl Dispatcher {
 
     fn info(&self, view: &View, args: &Args<'_>, now: Now, out: &mut Vec<u8>) {
         let usable = self.links.usable();
-        let in_flight = self.in_flight();
-        let text = super::info::text(view, usable, &self.counters, in_flight, args, now);
+        let busy = (self.in_flight(), self.waiting());
+        let text = super::info::text(view, usable, &self.counters, busy, args, now);
         encode::bulk(out, text.as_bytes());
     }
 }

@@ -16,8 +16,10 @@
 //!
 //! Commands that need many nodes, or one after another, are [`task`]s: a value in the slot that
 //! is fed each answer (`ringwide.rs`, `allnodes.rs`, `effects.rs`). A transaction is queued
-//! (`multi.rs`) and travels as one request (`block.rs`). A node of the reference gets a command it
-//! does not know in another form, or the command is refused before anybody runs it (`send.rs`).
+//! (`multi.rs`) and travels as one request (`block.rs`). What may wait for a key does so apart from
+//! the shared connections (`blocking.rs`, `waiting.rs`, `dedicated.rs`, `chase.rs`). A node of the
+//! reference gets a command it does not know in another form, or the command is refused before
+//! anybody runs it (`send.rs`).
 //!
 //! # Invariants
 //!
@@ -35,8 +37,11 @@ pub mod view;
 
 mod allnodes;
 mod block;
+mod blocking;
+mod chase;
 mod client;
 mod counters;
+mod dedicated;
 mod effects;
 mod embedded;
 mod fragment;
@@ -64,6 +69,7 @@ mod stamps;
 mod task;
 mod timers;
 mod upstream;
+mod waiting;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -73,7 +79,7 @@ use slab::Slab;
 
 pub use client::{ClientId, ClientKind};
 pub use counters::{Counters, LATENCY_BUCKETS, Latency};
-pub use embedded::Embedded;
+pub use embedded::{Embedded, KeyLine};
 pub use secure::{LinkRefused, LinkRng, Security};
 pub use upstream::{Target, UpId, UpstreamError};
 
@@ -114,6 +120,8 @@ pub enum Event {
         target: Target,
         /// Host and port of a peer; the datastore's address is the shell's own knowledge.
         address: Option<(String, u16)>,
+        /// Try once, and do not reopen it: report its end, and a failure, as lost.
+        once: bool,
     },
     /// Close it and do not reopen.
     Disconnect {
@@ -157,6 +165,12 @@ pub struct Dispatcher {
     ups: Slab<Upstream>,
     /// Upstreams over a limit.
     full_ups: usize,
+    /// Dedicated connections that nobody uses.
+    idle_ups: Vec<UpId>,
+    /// Who waits for a key of the embedded store.
+    line: waiting::Line,
+    /// Effects that are to be sent again.
+    chases: Vec<chase::Due>,
     links: Links,
     /// Links that were connected and cannot be encrypted.
     unusable: Vec<UpId>,
@@ -195,6 +209,9 @@ impl Dispatcher {
             clients_made: 0,
             ups: Slab::new(),
             full_ups: 0,
+            idle_ups: Vec::new(),
+            line: waiting::Line::new(),
+            chases: Vec::new(),
             links: Links::default(),
             unusable: Vec::new(),
             slots: Slab::new(),
@@ -247,6 +264,9 @@ impl Dispatcher {
         }
         for slot in client.queue.drain(..) {
             self.abandon(slot);
+        }
+        if let Some(waits) = client.waits {
+            self.cancel_wait(waits);
         }
         client.out.clear();
         if let Some(spare) = client.out.reclaim() {

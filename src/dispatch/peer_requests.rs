@@ -19,6 +19,7 @@ use crate::proto::dnode::{Ext, Header, HeaderLimits, MsgType, VERSION_TORC};
 use crate::proto::memcache::decode::{McDecoded, McRequest};
 use crate::proto::memcache::forward;
 use crate::proto::outbuf::SHARE_MIN;
+use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{encode, table};
 use crate::ring::Consistency;
 
@@ -221,7 +222,12 @@ impl Dispatcher {
             return Ok(true);
         }
         self.note_scripts(&Args::new(&body[..len], spans));
-        if len < SHARE_MIN {
+        if let Some(spec) = self.may_wait(&Args::new(&body[..len], spans), &found) {
+            let frame = Frame::Small(&buf[body_at..body_at + len]);
+            let ask = self.peer_ask(id, &header, &frame, spans, &found);
+            self.serve_blocking_of_peer(view, spec, &ask, now);
+            *pos = body_at + len;
+        } else if len < SHARE_MIN {
             let frame = Frame::Small(&buf[body_at..body_at + len]);
             let ask = Ask { stamp, ..self.peer_ask(id, &header, &frame, spans, &found) };
             self.ask(view, &self.with_clock(ask, now), now);
@@ -253,7 +259,12 @@ impl Dispatcher {
         }
         let spec = table::find(args, &view.settings.modules).ok()?;
         match spec.routing_of(args) {
-            Routing::Keyed | Routing::LocalStore | Routing::AllNodes | Routing::Ring => {
+            // Another torc node opens a link for each client that waits (decision F4).
+            Routing::Keyed
+            | Routing::LocalStore
+            | Routing::AllNodes
+            | Routing::Ring
+            | Routing::Blocking => {
                 let op = if spec.class_of(args) == Class::Read { Op::Read } else { Op::Write };
                 self.state_refuses(view, header, op)
             }
@@ -265,11 +276,7 @@ impl Dispatcher {
             }
             // The heartbeat (decision E1).
             Routing::Node if spec.name == "ping" => None,
-            Routing::Node
-            | Routing::Blocking
-            | Routing::Transaction
-            | Routing::Refused(_)
-            | Routing::Hangup => {
+            Routing::Node | Routing::Transaction | Routing::Refused(_) | Routing::Hangup => {
                 let words = format!("ERR '{}' is not served on a link between nodes", spec.name);
                 Some(Refusal::words(&words))
             }
@@ -300,6 +307,18 @@ impl Dispatcher {
             return None;
         }
         self.forbidden(view, op).map(Refusal::State)
+    }
+
+    /// The row of a request that may wait for a key.
+    fn may_wait(&self, args: &Args<'_>, found: &Body) -> Option<&'static CommandSpec> {
+        // Most requests are not looked up for it: their names begin otherwise.
+        let begins = args.get(0).and_then(|name| name.first());
+        if !begins.is_some_and(|b| matches!(b, b'b' | b'B' | b'x' | b'X')) {
+            return None;
+        }
+        let spec = table::find(args, &self.view.settings.modules).ok();
+        let waits = |spec: &&CommandSpec| spec.routing_of(args) == Routing::Blocking;
+        spec.filter(waits).filter(|_| found.memcache.is_none())
     }
 
     /// Type 3 goes straight to the datastore: no second hashing, no bounce. Type 4 is hashed

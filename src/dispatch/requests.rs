@@ -278,10 +278,7 @@ impl Dispatcher {
             Routing::AllNodes => self.serve_all_nodes(view, id, frame, spec, args, now),
             Routing::Ring => self.serve_ring(view, id, frame, spec, args, now),
             Routing::Transaction => self.serve_transaction(view, id, spec, now),
-            Routing::Blocking => {
-                let text = format!("ERR '{}' is not supported by this node", spec.name);
-                self.reply_error(id, &text, now);
-            }
+            Routing::Blocking => self.serve_blocking(view, id, frame, spec, args, now),
         }
     }
 
@@ -396,7 +393,7 @@ impl Dispatcher {
     }
 
     /// True when every rack has one owner for all keys of a command.
-    fn one_owner(&self, view: &View, request: &Request<'_>) -> bool {
+    pub(super) fn one_owner(&self, view: &View, request: &Request<'_>) -> bool {
         let mut sets = request
             .keys
             .keys(&request.args)

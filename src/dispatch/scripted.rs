@@ -88,12 +88,21 @@ impl Scripted {
     /// Opens what the node wants to have open; peers answer the question who they are.
     pub(super) fn connect(&mut self) {
         while let Some(event) = self.node.poll_event() {
-            let Event::Connect { up, target, .. } = event else { continue };
+            let (up, target) = match event {
+                Event::Connect { up, target, .. } => (up, target),
+                Event::Disconnect { up } => {
+                    self.far.remove(&up.0);
+                    continue;
+                }
+                _ => continue,
+            };
             self.far.insert(up.0, Far::default());
             self.node.on_upstream_state(up, true, Cause::Closed, self.now);
             if let Target::Peer(_) = target {
                 self.flush();
-                self.far.get_mut(&up.0).expect("inserted").bytes.clear();
+                let bytes = &mut self.far.get_mut(&up.0).expect("inserted").bytes;
+                let probe = bytes.windows(4).position(|w| w == b"PING").expect("a probe") + 6;
+                bytes.drain(..probe);
                 self.reply_of(up, 1, "+PONG\r\n");
             }
         }
@@ -142,14 +151,26 @@ impl Scripted {
 
     fn up_of(&self, name: &str) -> UpId {
         let view = Arc::clone(self.node.view());
+        // A connection of a client's own is called `own NAME`.
+        let (own, name) = match name.strip_prefix("own ") {
+            Some(name) => (true, name),
+            None => (false, name),
+        };
         let is = |up: &UpId| match self.node.target(*up) {
+            _ if self.node.ups[up.0 as usize].lease.is_some() != own => false,
             Some(Target::Store) => name == "store",
             Some(Target::Peer(id)) => {
                 view.topology.idx_of(id).is_some_and(|idx| view.topology.peer(idx).name == name)
             }
             None => false,
         };
-        self.far.keys().map(|key| UpId(*key)).find(is).expect("an upstream of that name")
+        let open = |up: &UpId| self.node.ups.contains(up.0 as usize);
+        self.far
+            .keys()
+            .map(|key| UpId(*key))
+            .filter(open)
+            .find(is)
+            .expect("an upstream of that name")
     }
 
     /// What `name` (a peer, or `store`) was sent since, as `type WORD WORD`; the datastore's

@@ -6,6 +6,7 @@
 //! exactly once, by a reply or by a failure, so every task ends. Its client may leave meanwhile.
 
 use super::allnodes::AllNodes;
+use super::chase::{self, Chase};
 use super::effects::Primary;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
@@ -37,6 +38,8 @@ pub(super) enum Task {
     Primary(Primary),
     /// A read whose replicas are shown side by side.
     Replicas(Replicas),
+    /// An effect that one replica may not be ready for.
+    Chase(Chase),
 }
 
 /// What a task does next.
@@ -52,6 +55,8 @@ pub(super) enum Next {
     Again,
     /// This is what the other replicas get.
     Spread(Vec<Written>),
+    /// The question is put again after so many milliseconds.
+    Later(u64),
 }
 
 /// A question a task puts to one node: a slot, its generation and the part it is for.
@@ -120,7 +125,7 @@ impl Dispatcher {
     }
 
     /// Why a node cannot be asked at the moment, if so.
-    fn reachable(&self, view: &View, peer: PeerIdx) -> Result<(), Failure> {
+    pub(super) fn reachable(&self, view: &View, peer: PeerIdx) -> Result<(), Failure> {
         let cause = match self.links.standings().get(peer.0 as usize) {
             Some(Standing::Usable | Standing::Joining) => return Ok(()),
             Some(Standing::NotConnected) | None => Cause::NotConnected,
@@ -144,6 +149,12 @@ impl Dispatcher {
     /// Hands an answer to the task that asked.
     pub(super) fn feed_task(&mut self, part: Part, said: Said<'_>, told: Told, now: Now) {
         self.follow_primary(part, told, now);
+        if part.part == 0 {
+            self.plan_others_again(part, now);
+            if let Some(report) = self.take_report(part) {
+                self.feed_task(report, chase::again(&said), Told::default(), now);
+            }
+        }
         let Some(slot) = self.slots.get_mut(part.slot as usize) else { return };
         let (true, Stage::Task(task)) = (slot.generation == part.generation, &mut slot.stage)
         else {
@@ -154,6 +165,7 @@ impl Dispatcher {
             Task::AllNodes(all) => all.take(part.part, said),
             Task::Primary(primary) => primary.take(part.part, said),
             Task::Replicas(replicas) => replicas.take(part.part, said),
+            Task::Chase(chase) => chase.take(said),
         };
         if part.part == 0 && matches!(task.as_ref(), Task::Primary(_)) {
             let owner = slot.owner;
@@ -175,6 +187,7 @@ impl Dispatcher {
             Next::Fail(failure) => self.complete(part.slot, Said::Failed(failure), now),
             Next::Again => self.ask_owners(part, now),
             Next::Spread(effects) => self.spread(part, &effects, now),
+            Next::Later(pause_ms) => self.chase_later(part, pause_ms, now),
         }
     }
 }

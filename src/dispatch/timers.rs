@@ -38,7 +38,7 @@ impl Dispatcher {
     }
 
     /// How long a request waits for `up`.
-    fn patience_ms(&self, up: &Upstream) -> u64 {
+    pub(super) fn patience_ms(&self, up: &Upstream) -> u64 {
         let settings = &self.view.settings;
         let extra = match up.target {
             Target::Store => 0,
@@ -53,8 +53,10 @@ impl Dispatcher {
     pub fn poll_timeout(&self, now: Now) -> Option<u64> {
         let due = self.ups.iter().filter(|(_, up)| up.up).filter_map(|(_, up)| {
             let heartbeat = match up.target {
-                Target::Peer(_) => Some(up.last_heard_ms.max(up.probed_ms) + HEARTBEAT_MS),
-                Target::Store => None,
+                Target::Peer(_) if up.lease.is_none() => {
+                    Some(up.last_heard_ms.max(up.probed_ms) + HEARTBEAT_MS)
+                }
+                Target::Peer(_) | Target::Store => None,
             };
             [up.next_deadline_ms(), heartbeat, self.stalled_at_ms(up)].into_iter().flatten().min()
         });
@@ -62,25 +64,41 @@ impl Dispatcher {
             return Some(now.mono_ms() + TICK_MS);
         }
         let moved = self.moved.iter().map(|m| m.deadline_ms);
-        due.chain(moved).min().map(|at| at.max(now.mono_ms() + TICK_MS))
+        due.chain(moved)
+            .chain(self.line_due_ms())
+            .chain(self.chase_due_ms())
+            .min()
+            .map(|at| at.max(now.mono_ms() + TICK_MS))
     }
 
     /// Fails what was not answered in time and asks silent peers whether they live. Returns the
     /// upstreams that were silent for so long that the shell must reopen them.
     pub fn on_deadline(&mut self, now: Now) -> Vec<UpId> {
         self.expire_moved(now);
+        self.expire_line(now);
+        self.resend_chases(now);
         let mut stalled = std::mem::take(&mut self.unusable);
         // By number: an answer may close one of them.
         for id in (0..self.ups.capacity() as u32).map(UpId) {
             self.expire(id, now);
-            let Some(up) = self.ups.get(id.0 as usize).filter(|up| up.up) else { continue };
+            if self.close_overdue(id) {
+                continue;
+            }
+            let Some(up) = self.ups.get(id.0 as usize) else { continue };
+            if self.is_beyond_reach(up) {
+                self.on_upstream_state(id, false, Cause::NotRoutable, now);
+                continue;
+            }
+            if !up.up {
+                continue;
+            }
             if self.stalled_at_ms(up).is_some_and(|at| at <= now.mono_ms()) {
                 self.counters.stalled_upstreams += 1;
                 stalled.push(id);
                 continue;
             }
             let quiet_since = up.last_heard_ms.max(up.probed_ms);
-            let is_peer = matches!(up.target, Target::Peer(_));
+            let is_peer = matches!(up.target, Target::Peer(_)) && up.lease.is_none();
             if is_peer && now.mono_ms() >= quiet_since + HEARTBEAT_MS {
                 let idle = up.in_flight() == 0;
                 self.ups[id.0 as usize].probed_ms = now.mono_ms();
@@ -99,7 +117,8 @@ impl Dispatcher {
         let settings = &self.view.settings;
         let since = up.waiting_since_ms.max(up.last_heard_ms);
         let silence_ms = 2 * settings.timeout_ms * settings.timeout_factor;
-        (up.in_flight() > 0).then(|| since + silence_ms.max(self.patience_ms(up)))
+        (up.in_flight() > 0 && up.lease.is_none())
+            .then(|| since + silence_ms.max(self.patience_ms(up)))
     }
 
     fn expire(&mut self, id: UpId, now: Now) {

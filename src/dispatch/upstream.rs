@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use super::Frame;
+use super::dedicated::Lease;
 use super::secure::{Head, OutgoingCipher};
 use super::view::Protocol;
 use crate::proto::dnode::{Ext, Header, HeaderDecoder, HeaderLimits, MsgType};
@@ -208,6 +209,8 @@ pub(super) struct Upstream {
     pub(super) probed_ms: u64,
     /// When the oldest ticket began to wait, for the stall rule.
     pub(super) waiting_since_ms: u64,
+    /// Present for a connection that serves one client at a time.
+    pub(super) lease: Option<Box<Lease>>,
     /// Bytes of this connection that were written.
     written: u64,
     fifo: VecDeque<Ticket>,
@@ -246,6 +249,7 @@ impl Upstream {
             last_heard_ms: 0,
             probed_ms: 0,
             waiting_since_ms: 0,
+            lease: None,
             written: 0,
             fifo: VecDeque::new(),
             expired: 0,

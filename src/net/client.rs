@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::core::{Core, Io};
 use super::panics::caught;
-use super::read::TURN_BYTES;
+use super::read::{READ_BYTES, TURN_BYTES};
 use super::stream::{ReadHalf, Socket};
 use crate::dispatch::{ClientId, ClientKind, Conn};
 use bytes::BytesMut;
@@ -103,7 +103,7 @@ impl Core {
                 return Poll::Ready(());
             }
             if !self.look().wants_read(id) {
-                return Poll::Pending;
+                return self.poll_hang_up(id, read, rx, cx);
             }
             if !rx.is_empty() && self.feed_again(id, rx) {
                 continue;
@@ -124,6 +124,25 @@ impl Core {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
             }
         }
+    }
+
+    /// Ready when a client that waits for a key leaves. What it sends meanwhile is kept for later,
+    /// up to a buffer full: behind that nobody hears it leave.
+    fn poll_hang_up(
+        &self,
+        id: ClientId,
+        read: &mut ReadHalf,
+        rx: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        while self.look().waits_for_key(id) && rx.len() < READ_BYTES {
+            match self.poll_read(read, rx, 0, cx, |_, _| ()) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                Poll::Pending => break,
+            }
+        }
+        Poll::Pending
     }
 
     /// Offers the bytes kept while the client was paused; false when none could be used.

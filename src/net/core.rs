@@ -148,6 +148,7 @@ impl Core {
         });
         core.run_own(Rc::clone(&core).flush_when_dirty());
         core.run_own(Rc::clone(&core).tick());
+        core.run_own(Rc::clone(&core).retry_woken());
         if idle_timeout_ms > 0 {
             core.run_own(Rc::clone(&core).close_idle(idle_timeout_ms));
         }
@@ -212,9 +213,10 @@ impl Core {
 
     fn carry_out(self: &Rc<Core>, event: Event) {
         match event {
-            Event::Connect { up, target, address } => {
+            Event::Connect { up, target, address, once } => {
                 let hurry = Rc::new(Notify::new());
-                let task = Rc::clone(self).hold(up, target, address, Rc::clone(&hurry));
+                let how = (Rc::clone(&hurry), once);
+                let task = Rc::clone(self).hold(up, target, address, how);
                 let task = tokio::task::spawn_local(task).abort_handle();
                 let upstream = Upstream { task, target, open: false, hurry };
                 self.upstreams.borrow_mut().insert(up, upstream);
@@ -367,11 +369,13 @@ impl Core {
         }
     }
 
-    /// True when nothing is in flight and every byte is written.
+    /// True when nothing is in flight and every byte is written. Clients that wait for a key are
+    /// not waited for.
     fn is_idle(&self) -> bool {
         let dispatcher = self.look();
+        let in_flight = dispatcher.in_flight() - dispatcher.waiting();
         let written = || self.ios.borrow().values().all(|io| !io.blocked);
-        dispatcher.in_flight() == 0 && !dispatcher.has_dirty() && written()
+        in_flight == 0 && !dispatcher.has_dirty() && written()
     }
 
     pub(super) async fn drained(self: Rc<Core>, reply: oneshot::Sender<()>) {

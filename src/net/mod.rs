@@ -23,6 +23,7 @@ mod panics;
 mod read;
 mod stream;
 mod upstream;
+mod waiting;
 
 #[cfg(test)]
 mod tests;

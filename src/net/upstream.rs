@@ -34,14 +34,22 @@ const SETTLED_MS: u64 = 1000;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Core {
-    /// Keeps one upstream connected for as long as it is wanted, whatever happens.
+    /// Keeps one upstream connected for as long as it is wanted, whatever happens; with `once`
+    /// until it ends for the first time.
     pub(super) async fn hold(
         self: Rc<Core>,
         up: UpId,
         target: Target,
         address: Option<(String, u16)>,
-        hurry: Rc<Notify>,
+        (hurry, once): (Rc<Notify>, bool),
     ) {
+        if once {
+            if caught(Rc::clone(&self).connect_once(up, target, address)).await.is_none() {
+                self.note_panic();
+                self.lose_upstream(up, Cause::Closed);
+            }
+            return;
+        }
         loop {
             let keep = Rc::clone(&self).keep_connected(up, target, address.clone(), &hurry);
             caught(keep).await;
@@ -97,6 +105,23 @@ impl Core {
                 () = hurry.notified() => pause = RETRY_FIRST,
             }
         }
+    }
+
+    /// Runs a connection that serves one client at a time, until it ends.
+    async fn connect_once(
+        self: Rc<Core>,
+        up: UpId,
+        target: Target,
+        address: Option<(String, u16)>,
+    ) {
+        let cause = match self.connect(address.as_ref()).await {
+            Ok((read, write)) => self.run_upstream(up, target, read, write).await,
+            Err(error) => {
+                tracing::debug!(?target, %error, "cannot connect");
+                Cause::NotConnected
+            }
+        };
+        self.lose_upstream(up, cause);
     }
 
     async fn connect(&self, address: Option<&(String, u16)>) -> io::Result<(ReadHalf, WriteHalf)> {

@@ -282,6 +282,7 @@ impl Core {
                 let dispatcher = self.look();
                 let mut counters = dispatcher.counters().clone();
                 counters.in_flight = dispatcher.in_flight() as u64;
+                counters.waiting = dispatcher.waiting() as u64;
                 let _ = reply.send(counters);
             }
             Command::Stop => {}

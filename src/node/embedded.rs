@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::dispatch::Embedded;
 use crate::dispatch::view::Protocol;
+use crate::dispatch::{Embedded, KeyLine};
 use crate::proto::args::Args;
 use crate::proto::memcache::decode::{McDecoded, McDecoder, McLimits};
 use crate::proto::outbuf::OutBuf;
@@ -35,6 +35,32 @@ impl Embedded for MemoryStore {
 
     fn holds(&self, key: &[u8], wall_ms: u64) -> bool {
         self.version_of(key, wall_ms) != 0
+    }
+
+    fn line(&self) -> Option<&dyn KeyLine> {
+        Some(self)
+    }
+}
+
+impl KeyLine for MemoryStore {
+    fn next_place(&self, worker: u64) -> u64 {
+        self.next_token(worker)
+    }
+
+    fn stand(&self, keys: &[&[u8]], place: u64, wall_ms: u64) -> bool {
+        self.wait_for(keys, place, wall_ms)
+    }
+
+    fn leave(&self, keys: &[&[u8]], place: u64) {
+        self.stop_waiting(keys, place);
+    }
+
+    fn take_woken(&self, worker: u64, into: &mut Vec<u64>) {
+        MemoryStore::take_woken(self, worker, into);
+    }
+
+    fn wake_by(&self, worker: u64, wake: Box<dyn Fn() + Send + Sync>) {
+        MemoryStore::wake_by(self, worker, wake);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::db::{Db, Guards};
 use super::keyspace;
-use super::{Eviction, MemoryStore, PresenceEvent, SHARDS, StoreCounters, WaitToken};
+use super::{Eviction, MemoryStore, PresenceEvent, SHARDS, StoreCounters};
 use crate::stamp::Stamping;
 
 /// Keys compared for one eviction.
@@ -59,15 +59,6 @@ impl MemoryStore {
     /// call: the shard must be listed again.
     pub fn drain_events(&self, shard: u8, into: &mut Vec<PresenceEvent>) -> bool {
         self.lock(shard).events.drain(into)
-    }
-
-    /// Moves the clients whose keys appeared to `into`, longest waiting first.
-    pub fn take_woken(&self, into: &mut Vec<WaitToken>) {
-        for number in 0..SHARDS {
-            self.lock(number as u8).waiters.take_woken(into);
-        }
-        into.sort_unstable();
-        into.dedup();
     }
 
     /// Figures of the whole store.

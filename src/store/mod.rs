@@ -80,6 +80,7 @@ use dict::hash_of;
 use error::{CommandError, CommandResult};
 use shard::Shard;
 use usage::{SHARDS, Usage};
+use waiters::Woken;
 
 pub use events::PresenceEvent;
 pub use settings::{Eviction, StoreCounters, StoreSettings};
@@ -96,6 +97,8 @@ pub struct MemoryStore {
     commands: CommandTable,
     settings: StoreSettings,
     usage: Arc<Usage>,
+    /// Clients that are to try again.
+    woken: Arc<Woken>,
     /// The shard that eviction looks at next.
     evict_turn: AtomicUsize,
     /// The shard that a sweep looks at next.
@@ -106,7 +109,9 @@ impl MemoryStore {
     /// An empty store.
     pub fn new(settings: StoreSettings) -> MemoryStore {
         let usage = Arc::new(Usage::new(&settings));
-        let shard = |n| Slot(Mutex::new(Shard::new(&settings, Arc::clone(&usage), n as u64)));
+        let woken = Arc::new(Woken::default());
+        let shared = || (Arc::clone(&usage), Arc::clone(&woken));
+        let shard = |n| Slot(Mutex::new(Shard::new(&settings, shared(), n as u64)));
         MemoryStore {
             shards: (0..SHARDS).map(shard).collect(),
             commands: CommandTable::new(&[
@@ -132,6 +137,7 @@ impl MemoryStore {
                 zset_algebra::COMMANDS,
             ]),
             usage,
+            woken,
             evict_turn: AtomicUsize::new(0),
             sweep_turn: AtomicUsize::new(0),
             settings,

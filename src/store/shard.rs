@@ -15,7 +15,7 @@ use super::settings::{StoreCounters, StoreSettings};
 use super::stamps::{Tombstones, Turn};
 use super::usage::{SHARDS, Unreported, Usage};
 use super::value::Value;
-use super::waiters::Waiters;
+use super::waiters::{Waiters, Woken};
 use crate::stamp::{Stamp, Stamping};
 
 /// Memory is charged to a key in units of this many bytes, so that 32 bits reach 64 GiB.
@@ -73,7 +73,11 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(settings: &StoreSettings, usage: Arc<Usage>, number: u64) -> Shard {
+    pub(super) fn new(
+        settings: &StoreSettings,
+        (usage, woken): (Arc<Usage>, Arc<Woken>),
+        number: u64,
+    ) -> Shard {
         Shard {
             keys: Dict::default(),
             due: BinaryHeap::new(),
@@ -91,7 +95,7 @@ impl Shard {
             // Neighbouring seeds would give related sequences.
             rng: fastrand::Rng::with_seed(settings.seed ^ number.wrapping_mul(0x9e37_79b9)),
             events: EventRing::new(settings.events_max),
-            waiters: Waiters::default(),
+            waiters: Waiters::new(woken),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::proto::args::Span;
 use crate::stamp::Stamp;
+use std::sync::atomic::Ordering::Relaxed;
 
 mod stamps;
 
@@ -267,18 +268,27 @@ fn a_block_runs_whole_or_not_at_all() {
 #[test]
 fn who_waits_is_woken_once_and_in_order() {
     let store = store(|_| {});
-    assert!(store.wait_for(&[b"a", b"b"], 2, NOW));
-    assert!(store.wait_for(&[b"b"], 1, NOW));
-    assert!(store.wait_for(&[b"b"], 3, NOW));
-    store.stop_waiting(&[b"b"], 3);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    store.wake_by(0, Box::new(move || _ = counted.fetch_add(1, Relaxed)));
+    let [first, second, third, other] = [0, 0, 0, 1].map(|worker| store.next_token(worker));
+    assert!(first < second && second < third && third < other);
+    assert!(store.wait_for(&[b"a", b"b"], second, NOW));
+    assert!(store.wait_for(&[b"b"], first, NOW));
+    assert!(store.wait_for(&[b"b"], third, NOW));
+    assert!(store.wait_for(&[b"b"], other, NOW));
+    store.stop_waiting(&[b"b"], third);
     run(&store, "SET b 1");
+    assert_eq!(calls.load(Relaxed), 2);
     let mut woken = Vec::new();
-    store.take_woken(&mut woken);
-    assert_eq!(woken, [1, 2]);
-    assert!(!store.wait_for(&[b"a", b"b"], 4, NOW), "b is there");
+    store.take_woken(0, &mut woken);
+    assert_eq!(woken, [first, second], "each worker fetches its own");
+    assert!(!store.wait_for(&[b"a", b"b"], third, NOW), "b is there");
     woken.clear();
-    store.take_woken(&mut woken);
+    store.take_woken(0, &mut woken);
     assert!(woken.is_empty());
+    store.take_woken(1, &mut woken);
+    assert_eq!(woken, [other]);
 }
 
 #[test]

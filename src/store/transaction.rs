@@ -85,6 +85,23 @@ impl MemoryStore {
         Db::new(self, self.lock_all(&needed), now_ms, (&[], 0), stamping)
     }
 
+    /// A place at the end of the line, for a client of worker number `worker`.
+    pub fn next_token(&self, worker: u64) -> WaitToken {
+        self.woken.next_token(worker)
+    }
+
+    /// Calls `wake` from now on when a client of `worker` was woken. It must not call the store.
+    pub fn wake_by(&self, worker: u64, wake: Box<dyn Fn() + Send + Sync>) {
+        self.woken.wake_by(worker, wake);
+    }
+
+    /// Moves the clients of `worker` whose keys appeared to `into`, longest waiting first.
+    pub fn take_woken(&self, worker: u64, into: &mut Vec<WaitToken>) {
+        self.woken.take(worker, into);
+        into.sort_unstable();
+        into.dedup();
+    }
+
     /// Remembers that the client `token` waits for one of `keys` to appear, unless one of them is
     /// there: then false, and nothing is remembered.
     pub fn wait_for(&self, keys: &[&[u8]], token: WaitToken, now_ms: u64) -> bool {

@@ -21,7 +21,7 @@ use crate::dispatch::view::View;
 use crate::dispatch::{Counters, Latency};
 
 /// Counters that can fall.
-const GAUGES: [&str; 4] = ["clients", "peer_links_in", "upstreams_up", "in_flight"];
+const GAUGES: [&str; 5] = ["clients", "peer_links_in", "upstreams_up", "in_flight", "waiting"];
 
 /// The figures of the data path and the ring at one moment.
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 
 mod admin;
 mod affinity;
+mod blocking;
 mod client;
 mod clients;
 mod discovery;

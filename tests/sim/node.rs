@@ -128,7 +128,8 @@ impl World {
 
     fn carry_out(&mut self, n: usize, event: Event) {
         match event {
-            Event::Connect { up, target, address } => {
+            Event::Connect { once: true, .. } => panic!("no user here waits for a key"),
+            Event::Connect { up, target, address, once: false } => {
                 self.nodes[n].serials += 1;
                 let serial = self.nodes[n].serials;
                 let host = address.map_or(n, |(_, port)| node_at(port));

@@ -13,8 +13,8 @@ use crate::proto::args::Args;
 /// Appends the requests that bring the other replicas to the state of the one that answered
 /// `reply`, and says how many there are: 0 when nothing changed. `now_ms` is Unix time.
 ///
-/// Popped list elements are popped from the same end elsewhere, not removed by value: a list may
-/// hold an element twice.
+/// Popped list elements are removed by value elsewhere, the one nearest to that end: where the
+/// push that a command waited for has not arrived yet, nothing else goes in its place.
 pub fn outcome(
     spec: &CommandSpec,
     args: &Args<'_>,
@@ -52,11 +52,14 @@ fn requests<'a>(
         EffectRule::XReadGroup => return Some(delivered(args, reply, now_ms)),
         EffectRule::XClaim => claimed(args, reply, 5, now_ms)?,
         EffectRule::XAutoClaim => return Some(auto_claimed(args, reply, now_ms)),
-        EffectRule::BLPop => popped(b"LPOP", reply)?,
-        EffectRule::BRPop => popped(b"RPOP", reply)?,
-        EffectRule::BLMove if !is_null(reply) => renamed(b"LMOVE", args, 5),
-        EffectRule::BRPopLPush if !is_null(reply) => renamed(b"RPOPLPUSH", args, 3),
-        EffectRule::BLMPop => popped_many(args, reply)?,
+        EffectRule::BLPop => popped(true, reply)?,
+        EffectRule::BRPop => popped(false, reply)?,
+        EffectRule::BLMove => {
+            let left = |i: usize| Some(args.get(i)?.eq_ignore_ascii_case(b"left"));
+            return moved(args, (left(3)?, left(4)?), text(reply)?);
+        }
+        EffectRule::BRPopLPush => return moved(args, (false, true), text(reply)?),
+        EffectRule::BLMPop => return popped_many(args, reply),
         EffectRule::BZPop => popped_member(reply)?,
         EffectRule::BZMPop => popped_members(reply)?,
         // What follows is not run on one replica first, or changed nothing there.
@@ -66,8 +69,6 @@ fn requests<'a>(
         | EffectRule::SetNx
         | EffectRule::HSetNx
         | EffectRule::MSetNx
-        | EffectRule::BLMove
-        | EffectRule::BRPopLPush
         | EffectRule::Verbatim
         | EffectRule::SetEx
         | EffectRule::PSetEx
@@ -266,22 +267,36 @@ fn auto_claimed<'a>(args: &Args<'a>, reply: &'a [u8], now_ms: u64) -> Vec<Words<
     requests
 }
 
+/// Removes one element of a list: the one of this value that is nearest to an end.
+fn taken<'a>(key: &'a [u8], left: bool, value: &'a [u8]) -> Words<'a> {
+    Words::of(&[b"LREM", key, if left { b"1" } else { b"-1" }, value])
+}
+
 /// A key and its value.
-fn popped<'a>(verb: &'static [u8], reply: &'a [u8]) -> Option<Words<'a>> {
-    let key = elements(reply).next().and_then(text)?;
-    Some(Words::of(&[verb, key]))
+fn popped(left: bool, reply: &[u8]) -> Option<Words<'_>> {
+    let mut parts = elements(reply).filter_map(text);
+    Some(taken(parts.next()?, left, parts.next()?))
+}
+
+/// A value that went from one list to another.
+fn moved<'a>(
+    args: &Args<'a>,
+    (from_left, to_left): (bool, bool),
+    value: &'a [u8],
+) -> Option<Vec<Words<'a>>> {
+    let push: &[u8] = if to_left { b"LPUSH" } else { b"RPUSH" };
+    let pushed = Words::of(&[push, args.get(2)?, value]);
+    Some(vec![taken(args.get(1)?, from_left, value), pushed])
 }
 
 /// A key and its values: `BLMPOP timeout numkeys key... LEFT|RIGHT [COUNT n]`.
-fn popped_many<'a>(args: &Args<'a>, reply: &'a [u8]) -> Option<Words<'a>> {
+fn popped_many<'a>(args: &Args<'a>, reply: &'a [u8]) -> Option<Vec<Words<'a>>> {
     let mut parts = elements(reply);
     let key = parts.next().and_then(text)?;
-    let count = elements(parts.next()?).left();
+    let values = elements(parts.next()?).filter_map(text);
     let keys = usize::try_from(integer(args.get(2)?)?).ok()?;
     let left = args.get(3 + keys)?.eq_ignore_ascii_case(b"left");
-    let mut words = Words::of(&[if left { b"LPOP" } else { b"RPOP" }, key]);
-    words.push_number(i64::try_from(count).ok()?);
-    Some(words)
+    Some(values.map(|value| taken(key, left, value)).collect())
 }
 
 /// A key, a member and its score.

@@ -132,16 +132,18 @@ fn what_chance_chose_is_named() {
 }
 
 #[test]
-fn what_was_popped_is_popped_elsewhere() {
+fn what_was_popped_is_taken_elsewhere() {
     let pair = "*2\r\n$1\r\nk\r\n$1\r\nv\r\n";
-    assert_eq!(outcome_of("BLPOP a k 0", pair), ["LPOP k"]);
-    assert_eq!(outcome_of("BRPOP a k 0", pair), ["RPOP k"]);
+    assert_eq!(outcome_of("BLPOP a k 0", pair), ["LREM k 1 v"]);
+    assert_eq!(outcome_of("BRPOP a k 0", pair), ["LREM k -1 v"]);
     assert_eq!(outcome_of("BLPOP a k 0", "*-1\r\n"), [""; 0]);
-    assert_eq!(outcome_of("BLMOVE a b LEFT RIGHT 0", "$1\r\nv\r\n"), ["LMOVE a b LEFT RIGHT"]);
+    let moved = ["LREM a 1 v", "RPUSH b v"];
+    assert_eq!(outcome_of("BLMOVE a b LEFT RIGHT 0", "$1\r\nv\r\n"), moved);
     assert_eq!(outcome_of("BLMOVE a b LEFT RIGHT 0", "$-1\r\n"), [""; 0]);
-    assert_eq!(outcome_of("BRPOPLPUSH a b 0", "$1\r\nv\r\n"), ["RPOPLPUSH a b"]);
+    let moved = ["LREM a -1 v", "LPUSH b v"];
+    assert_eq!(outcome_of("BRPOPLPUSH a b 0", "$1\r\nv\r\n"), moved);
     let many = "*2\r\n$1\r\nk\r\n*2\r\n$1\r\nv\r\n$1\r\nw\r\n";
-    assert_eq!(outcome_of("BLMPOP 0 2 a k RIGHT COUNT 9", many), ["RPOP k 2"]);
+    assert_eq!(outcome_of("BLMPOP 0 2 a k RIGHT COUNT 9", many), ["LREM k -1 v", "LREM k -1 w"]);
     assert_eq!(outcome_of("BLMPOP 0 2 a k LEFT", "*-1\r\n"), [""; 0]);
     let member = "*3\r\n$1\r\nk\r\n$1\r\nm\r\n$1\r\n5\r\n";
     assert_eq!(outcome_of("BZPOPMIN a k 0", member), ["ZREM k m"]);

@@ -1,0 +1,223 @@
+//! Connections that serve one client at a time, for commands that wait at the owner of a key
+//! (decision F4). Nothing that waits may stand on a shared connection.
+//!
+//! ```text
+//! connecting --open--> leased --answered--> idle --the next client--> leased
+//!      any --lost, the client left, the deadline passed--> closed
+//! ```
+//!
+//! One is opened on demand, at the own datastore or at another torc node, and a few that nobody
+//! uses are kept. Closing one is how a wait is cancelled: the datastore, and the node in between,
+//! forget a client that is gone.
+
+use super::failure::{Cause, Failure, FailureKind};
+use super::gather::Said;
+use super::plan::Standing;
+use super::slot::Owner;
+use super::upstream::{NOBODY, Target, Ticket, UpId, Upstream};
+use super::view::{Now, View};
+use super::{Dispatcher, Event, Frame};
+use crate::proto::dnode::{Ext, MsgType, VERSION_C};
+use crate::ring::PeerIdx;
+
+/// Clients of one worker that wait at one peer at most.
+const PEER_WAITS_MAX: usize = 64;
+
+/// Clients of one worker that wait at the own datastore at most, those of other nodes included.
+const STORE_WAITS_MAX: usize = 1024;
+
+/// Connections of one worker that are kept while nobody uses them.
+const IDLE_MAX: usize = 16;
+
+/// What a connection is held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Until its one request is answered.
+    Wait,
+}
+
+/// Who has a dedicated connection.
+#[derive(Debug)]
+pub(super) struct Lease {
+    /// Nobody has an idle one.
+    client: Option<u32>,
+    purpose: Purpose,
+    /// What is sent once it is connected.
+    pending: Option<(Vec<u8>, Ticket)>,
+}
+
+impl Dispatcher {
+    /// Gives `client` a connection of its own to `peer`, or to the own datastore.
+    pub(super) fn lease(
+        &mut self,
+        view: &View,
+        peer: PeerIdx,
+        client: u32,
+        purpose: Purpose,
+    ) -> Result<UpId, Failure> {
+        let info = view.topology.peer(peer);
+        let target = match info.is_local {
+            true => Target::Store,
+            false => Target::Peer(info.id),
+        };
+        let lease = Lease { client: Some(client), purpose, pending: None };
+        let idle = self.idle_ups.iter().position(|up| self.ups[up.0 as usize].target == target);
+        if let Some(at) = idle {
+            let up = self.idle_ups.swap_remove(at);
+            self.ups[up.0 as usize].lease = Some(Box::new(lease));
+            return Ok(up);
+        }
+        let limit = match (purpose, target) {
+            (Purpose::Wait, Target::Store) => STORE_WAITS_MAX,
+            (Purpose::Wait, Target::Peer(_)) => PEER_WAITS_MAX,
+        };
+        let same = |up: &Upstream| {
+            up.target == target && up.lease.as_ref().is_some_and(|l| l.purpose == purpose)
+        };
+        if self.ups.iter().filter(|(_, up)| same(up)).count() >= limit {
+            let failure = Failure::new(FailureKind::Limit, Cause::TooManyWaiting);
+            return Err(if info.is_local { failure } else { failure.at(info.id) });
+        }
+        let same_dc = info.dc == view.topology.local_dc();
+        let settings = &view.settings;
+        let mut up = Upstream::new(target, same_dc, settings.protocol, settings.reply);
+        up.same_rack = info.rack_index == view.topology.own_rack();
+        up.lease = Some(Box::new(lease));
+        let up = UpId(self.ups.insert(up) as u32);
+        let address = (!info.is_local).then(|| (info.host.to_owned(), info.port));
+        self.events.push_back(Event::Connect { up, target, address, once: true });
+        Ok(up)
+    }
+
+    /// Sends a request on a leased connection, at once or when it is connected. The ticket has its
+    /// own deadline.
+    pub(super) fn send_leased(&mut self, id: UpId, frame: &Frame<'_>, ticket: Ticket, now: Now) {
+        let up = &mut self.ups[id.0 as usize];
+        if !up.up {
+            let pending = Some((frame.as_slice().to_vec(), ticket));
+            up.lease.as_mut().expect("a leased connection").pending = pending;
+            return;
+        }
+        self.touch_upstream(id);
+        let up = &mut self.ups[id.0 as usize];
+        let dnode_id = up.push(ticket, now.mono_ms());
+        match up.target {
+            Target::Store => {
+                self.counters.requests_store += 1;
+                frame.append_to(&mut up.out);
+            }
+            Target::Peer(_) => {
+                match up.same_dc {
+                    true => self.counters.requests_peer += 1,
+                    false => self.counters.requests_remote += 1,
+                }
+                up.put_request(dnode_id, MsgType::Req, VERSION_C, Ext::default(), frame);
+            }
+        }
+    }
+
+    /// Sends what waited for the connection.
+    pub(super) fn send_pending(&mut self, id: UpId, now: Now) {
+        let lease = &mut self.ups[id.0 as usize].lease;
+        if let Some((bytes, ticket)) = lease.as_mut().and_then(|lease| lease.pending.take()) {
+            self.send_leased(id, &Frame::Small(&bytes), ticket, now);
+        }
+    }
+
+    /// After a reply on a dedicated connection: its client goes on, and when it was a wait,
+    /// another one may have the connection.
+    pub(super) fn settle_lease(&mut self, id: UpId) {
+        let Some(up) = self.ups.get(id.0 as usize) else { return };
+        let Some(lease) = up.lease.as_ref().filter(|_| up.in_flight() == 0) else { return };
+        let Some(client) = lease.client.filter(|_| lease.pending.is_none()) else { return };
+        let purpose = lease.purpose;
+        if purpose == Purpose::Wait {
+            self.clients[client as usize].waits = None;
+            self.make_idle(id);
+        }
+        self.let_go(Owner::Client(client));
+    }
+
+    /// Keeps a connection for the next client, or closes it when enough are kept.
+    pub(super) fn make_idle(&mut self, id: UpId) {
+        let up = &mut self.ups[id.0 as usize];
+        if !up.up || self.idle_ups.len() >= IDLE_MAX {
+            return self.close_leased(id);
+        }
+        if let Some(lease) = &mut up.lease {
+            lease.client = None;
+        }
+        self.idle_ups.push(id);
+    }
+
+    /// Closes a dedicated connection; who waited on it gets no answer from here.
+    pub(super) fn close_leased(&mut self, id: UpId) {
+        self.idle_ups.retain(|up| *up != id);
+        let mut up = self.ups.remove(id.0 as usize);
+        if up.up {
+            self.counters.upstreams_up -= 1;
+        }
+        let pending = up.lease.take().and_then(|lease| lease.pending).map(|(_, ticket)| ticket);
+        let tickets: Vec<Ticket> = up.drain().map(|(ticket, _)| ticket).chain(pending).collect();
+        for ticket in tickets {
+            let waits = |s: &super::slot::Slot| s.generation == ticket.generation;
+            if ticket.slot != NOBODY && self.slots.get(ticket.slot as usize).is_some_and(waits) {
+                self.free(ticket.slot);
+            }
+        }
+        self.events.push_back(Event::Disconnect { up: id });
+    }
+
+    /// A dedicated connection was lost, or could not be made: its client is told, and goes on.
+    pub(super) fn lose_leased(&mut self, id: UpId, cause: Cause, now: Now) {
+        let Some(up) = self.ups.get_mut(id.0 as usize) else { return };
+        let Some(lease) = &mut up.lease else { return };
+        let (client, purpose) = (lease.client.take(), lease.purpose);
+        let failure = match up.target {
+            Target::Store => Failure::new(FailureKind::StoreNotConnected, cause),
+            Target::Peer(peer) => Failure::new(FailureKind::PeerNotConnected, cause).at(peer),
+        };
+        if let Some((_, ticket)) = lease.pending.take() {
+            self.answer(ticket, Said::Failed(failure), now);
+        }
+        if let Some(client) = client {
+            self.end_lease(client, purpose);
+        }
+        self.close_leased(id);
+    }
+
+    fn end_lease(&mut self, client: u32, purpose: Purpose) {
+        match purpose {
+            Purpose::Wait => self.clients[client as usize].waits = None,
+        }
+        self.let_go(Owner::Client(client));
+    }
+
+    /// True for a dedicated connection whose request was given up: it is closed.
+    pub(super) fn close_overdue(&mut self, id: UpId) -> bool {
+        let Some(up) = self.ups.get(id.0 as usize) else { return true };
+        let Some(lease) = &up.lease else { return false };
+        if up.in_flight() == 0 || up.next_deadline_ms().is_some() {
+            return false;
+        }
+        if let Some(client) = lease.client {
+            let purpose = lease.purpose;
+            self.end_lease(client, purpose);
+        }
+        self.close_leased(id);
+        true
+    }
+
+    /// True for a dedicated connection to a peer that the snapshot does not ask any more: a frozen
+    /// node never answers, and a wait may have no end.
+    pub(super) fn is_beyond_reach(&self, up: &Upstream) -> bool {
+        match up.target {
+            Target::Peer(peer) if up.lease.is_some() => {
+                let idx = self.view.topology.idx_of(peer);
+                let standing = idx.map(|idx| self.links.standings()[idx.0 as usize]);
+                matches!(standing, None | Some(Standing::NotRoutable))
+            }
+            Target::Peer(_) | Target::Store => false,
+        }
+    }
+}

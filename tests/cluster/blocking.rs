@@ -1,0 +1,168 @@
+//! Commands that wait for a key, on rings of both kinds of datastores.
+
+use std::thread;
+
+use crate::client::{Client, Reply, bulk, encode};
+use crate::ring::{Layout, Node, Ring, Store, redis_bin, wait_until};
+
+fn three_racks(store: Store) -> Ring {
+    Ring::start(Layout { dcs: vec![vec![2, 2, 2]], store, extra: "  hash_tag: '{}'\n".into() })
+}
+
+fn pair(key: &str, value: &str) -> Reply {
+    Reply::Array(vec![bulk(key), bulk(value)])
+}
+
+/// Sends `wait` through one node, `push` through another one once the first waits, and gives the
+/// answer of the wait.
+fn wake(ring: &Ring, turn: usize, wait: &[&str], push: &[&str]) -> Reply {
+    let nodes = &ring.nodes;
+    let mut waiting = nodes[turn % nodes.len()].connect();
+    let mut other = nodes[(turn * 3 + 1) % nodes.len()].connect();
+    // What is pipelined behind it waits too.
+    let both = [encode(wait), encode(&["PING", "behind"])].concat();
+    waiting.send(&both).expect("sent");
+    wait_until("somebody waits", || waits(nodes) > 0);
+    let pushed = other.call(push);
+    assert!(!pushed.is_error(), "{push:?}: {pushed:?}");
+    let reply = waiting.reply().expect("a reply");
+    assert_eq!(waiting.reply().expect("a reply"), bulk("behind"));
+    wait_until("nobody waits", || waits(nodes) == 0);
+    reply
+}
+
+/// Clients that wait, as the nodes tell.
+fn waits(nodes: &[Node]) -> usize {
+    let count = |node: &Node| -> usize {
+        let info = node.connect().call(&["INFO", "clients"]).text();
+        let line = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+        line.and_then(|n| n.trim().parse().ok()).expect("a figure")
+    };
+    nodes.iter().map(count).sum()
+}
+
+fn lists_and_sorted_sets(ring: &Ring) {
+    for turn in 0..6 {
+        let key = format!("{{k{turn}}}");
+        let (k, to, none) = (key.as_str(), format!("{key}to"), format!("{key}none"));
+        let reply = wake(ring, turn, &["BLPOP", &none, k, "0"], &["RPUSH", k, "v"]);
+        assert_eq!(reply, pair(k, "v"));
+        assert_eq!(wake(ring, turn, &["BRPOP", k, "0"], &["LPUSH", k, "w"]), pair(k, "w"));
+        let moved = wake(ring, turn, &["BLMOVE", k, &to, "LEFT", "LEFT", "0"], &["RPUSH", k, "m"]);
+        assert_eq!(moved, bulk("m"));
+        let zset = format!("{key}zset");
+        let z = zset.as_str();
+        let popped = wake(ring, turn, &["BZPOPMIN", z, "0"], &["ZADD", z, "2", "a", "1.5", "b"]);
+        assert_eq!(popped, Reply::Array(vec![bulk(z), bulk("b"), bulk("1.5")]));
+        let mut client = ring.nodes[turn].connect();
+        wait_until("copies arrive", || client.call(&["ZCARD", z]) == Reply::Int(1));
+        assert_eq!(client.call(&["ZPOPMAX", z]), pair("a", "2"));
+        let many = wake(
+            ring,
+            turn,
+            &["BLMPOP", "0", "1", k, "RIGHT", "COUNT", "9"],
+            &["RPUSH", k, "1", "2"],
+        );
+        let values = Reply::Array(vec![bulk("2"), bulk("1")]);
+        assert_eq!(many, Reply::Array(vec![bulk(k), values]));
+        assert_eq!(client.call(&["BLPOP", k, "0.01"]), Reply::Nil);
+        wait_until("copies arrive", || client.call(&["EXISTS", k, &to]) == Reply::Int(1));
+    }
+}
+
+/// What one replica has, all of them have.
+fn copies_agree(ring: &Ring) {
+    let sizes = |ring: &Ring| -> Vec<String> {
+        let size = |n: &Node| n.connect().call(&["TORC.LOCAL", "DBSIZE"]).text();
+        ring.nodes.iter().map(size).collect()
+    };
+    wait_until("copies arrive", || {
+        let sizes = sizes(ring);
+        sizes[0..2] == sizes[2..4] && sizes[0..2] == sizes[4..6]
+    });
+}
+
+fn who_leaves_takes_nothing(ring: &Ring) {
+    let mut leaver = ring.nodes[0].connect();
+    leaver.send(&encode(&["BLPOP", "{left}", "0"])).expect("sent");
+    wait_until("somebody waits", || waits(&ring.nodes) > 0);
+    drop(leaver);
+    wait_until("nobody waits", || waits(&ring.nodes) == 0);
+    let mut client = ring.nodes[5].connect();
+    assert_eq!(client.call(&["RPUSH", "{left}", "v"]), Reply::Int(1));
+    assert_eq!(client.call(&["LRANGE", "{left}", "0", "-1"]), Reply::Array(vec![bulk("v")]));
+    assert_eq!(client.call(&["DEL", "{left}"]), Reply::Int(1));
+}
+
+/// Every item reaches one of several workers, exactly once.
+fn workers_share_a_queue(ring: &Ring) {
+    const ITEMS: usize = 300;
+    let consumers: Vec<_> = ring
+        .nodes
+        .iter()
+        .map(|node| {
+            let mut client: Client = node.connect();
+            thread::spawn(move || {
+                let mut got = Vec::new();
+                loop {
+                    let Reply::Array(pair) = client.call(&["BLPOP", "{queue}", "0"]) else {
+                        panic!()
+                    };
+                    match pair[1].text() {
+                        end if end == "end" => return got,
+                        item => got.push(item),
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut producer = ring.nodes[3].connect();
+    for i in 0..ITEMS {
+        producer.call(&["RPUSH", "{queue}", &i.to_string()]);
+    }
+    for _ in &consumers {
+        producer.call(&["RPUSH", "{queue}", "end"]);
+    }
+    let mut got: Vec<usize> = Vec::new();
+    for consumer in consumers {
+        got.extend(
+            consumer.join().expect("a consumer").iter().map(|i| i.parse::<usize>().unwrap()),
+        );
+    }
+    got.sort_unstable();
+    assert_eq!(got, (0..ITEMS).collect::<Vec<_>>());
+}
+
+#[test]
+fn waits_end_with_a_value_over_redis_servers() {
+    let Some(bin) = redis_bin("waits_end_with_a_value_over_redis_servers") else { return };
+    let ring = three_racks(Store::Redis(bin));
+    lists_and_sorted_sets(&ring);
+    let stream = wake(
+        &ring,
+        1,
+        &["XREAD", "BLOCK", "0", "STREAMS", "{x}", "$"],
+        &["XADD", "{x}", "7-1", "f", "v"],
+    );
+    assert!(stream.text().contains("7-1"), "{stream:?}");
+    let mut client = ring.nodes[2].connect();
+    assert_eq!(client.call(&["XGROUP", "CREATE", "{x}", "g", "$"]).text(), "OK");
+    let read = ["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "{x}", ">"];
+    let read = wake(&ring, 3, &read, &["XADD", "{x}", "8-1", "f", "v"]);
+    assert!(read.text().contains("8-1"), "{read:?}");
+    assert_eq!(client.call(&["XACK", "{x}", "g", "8-1"]), Reply::Int(1));
+    copies_agree(&ring);
+    who_leaves_takes_nothing(&ring);
+    workers_share_a_queue(&ring);
+    copies_agree(&ring);
+}
+
+#[test]
+fn waits_end_with_a_value_over_embedded_stores() {
+    let ring = three_racks(Store::Embedded);
+    lists_and_sorted_sets(&ring);
+    copies_agree(&ring);
+    who_leaves_takes_nothing(&ring);
+    workers_share_a_queue(&ring);
+    copies_agree(&ring);
+}
