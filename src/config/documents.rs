@@ -1,5 +1,7 @@
 //! `documents:`: the Meilisearch-compatible gateway over replica groups of Meilisearch servers.
 
+use std::path::PathBuf;
+
 use serde_json::{Value as Json, json};
 
 use super::addr::Endpoint;
@@ -51,6 +53,9 @@ section! {
         /// What the Meilisearch servers ask for. Default: TORC_DOCUMENTS_NODE_MASTER_KEY, else
         /// none.
         pub node_master_key: Option<Secret> = None,
+        /// PEM certificates of who vouches for servers behind https, in place of the public
+        /// authorities. Default: none.
+        pub ca_file: Option<PathBuf> = None,
         /// Number of this gateway for its tasks, different on each. Default: a free one.
         pub slot: Option<u32> = None,
         /// Gateways the ring may ever have; the same on all. Default: 16.
@@ -120,7 +125,7 @@ impl Setting for Backends {
     }
 
     fn schema() -> Json {
-        let url = json!({"type": "string", "pattern": "^http://"});
+        let url = json!({"type": "string", "pattern": "^https?://"});
         let group = json!({"type": ["integer", "string"]});
         let full = json!({"type": "object", "additionalProperties": false,
             "required": ["url", "group"], "properties": {"url": url, "group": group}});
@@ -152,13 +157,13 @@ fn read_backend(entry: &Entry, faults: &mut Faults) -> Option<DocumentBackend> {
 
 fn read_url(node: &Node, faults: &mut Faults) -> Option<String> {
     let url = read_text::<String>(node, faults)?;
-    let rest = url.strip_prefix("http://").unwrap_or_default();
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let rest = rest.unwrap_or_default();
     if !rest.is_empty() && !rest.starts_with('/') && !rest.contains([' ', '?', '#']) {
         return Some(url);
     }
     let fault = Fault::new(format!("`{url}` is no address of a Meilisearch server"));
-    let fault = fault.at(Some(node.mark)).width(&url).accepted("http://host:port");
-    let hint = "put a local proxy in front of a server that wants https";
-    faults.push(fault.hint(url.starts_with("https://").then(|| hint.to_owned())));
+    let fault = fault.at(Some(node.mark)).width(&url).accepted("http://host:port or https://host");
+    faults.push(fault);
     None
 }

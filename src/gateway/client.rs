@@ -3,6 +3,7 @@
 
 use super::call::encode_segment;
 use super::settings::{BackendSettings, Key};
+use super::tls::Connector;
 use crate::document::batch::Payload;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
@@ -10,7 +11,6 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::{Method, Request, Uri};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::Value;
 use std::convert::Infallible;
@@ -28,13 +28,10 @@ const SILENT_AFTER: u32 = 2;
 const IDLE_CONNECTIONS_MAX: usize = 32;
 
 /// The connections all backends share.
-pub(super) type HttpClient = Client<HttpConnector, OutBody>;
+pub(super) type HttpClient = Client<Connector, OutBody>;
 
 /// A client for all backends of a gateway.
-pub(super) fn http_client(connect_timeout: Duration) -> HttpClient {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(connect_timeout));
+pub(super) fn http_client(connector: Connector) -> HttpClient {
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)

@@ -14,6 +14,7 @@ use super::placement::Placement;
 use super::settings::{BackendSettings, Settings};
 use super::tasks::Tasks;
 use super::time::WallClock;
+use super::tls::connector;
 use super::tracking::{Dirty, Trackers};
 use crate::document::topology::TopologyError;
 use arc_swap::ArcSwap;
@@ -56,7 +57,7 @@ impl Core {
         clock: WallClock,
     ) -> Result<Core, TopologyError> {
         let topology = settings.topology()?;
-        let client = http_client(settings.node_timeout);
+        let client = http_client(connector(settings.node_timeout, &settings.tls_roots));
         let configured: Vec<&BackendSettings> = settings.groups.iter().flatten().collect();
         let find = |id: &String| configured.iter().find(|backend| backend.id == *id);
         let backends = topology.backends().iter().filter_map(find).map(|backend| {

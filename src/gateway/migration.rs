@@ -111,8 +111,8 @@ fn change_groups(
         let (Some(id), Some(url), Some(group)) = (text("id"), text("url"), group) else {
             return Err(invalid("an added backend has an `id`, a `url` and a `group`".into()));
         };
-        if !url.starts_with("http://") {
-            return Err(invalid(format!("`{url}` is no http:// address")));
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            return Err(invalid(format!("`{url}` is no http:// or https:// address")));
         }
         if group > groups.len() {
             let next = groups.len();

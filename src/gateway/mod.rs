@@ -46,6 +46,7 @@ mod settings;
 mod status;
 mod tasks;
 mod time;
+mod tls;
 mod tracking;
 mod writes;
 
@@ -58,6 +59,7 @@ pub use server::{ServeLimits, serve};
 pub use settings::{BackendSettings, Key, PartialReads, SessionStrategy, Settings};
 pub use status::BackendFigures;
 pub use time::WallClock;
+pub use tls::{TlsError, TlsRoots};
 
 use self::core::Core;
 use crate::document::topology::TopologyError;

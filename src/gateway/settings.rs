@@ -1,5 +1,6 @@
 //! What a gateway is told: groups, keys, times and limits. Filled from configuration.
 
+use super::tls::TlsRoots;
 use crate::document::reserved::Reserved;
 use crate::document::topology::{Topology, TopologyError};
 use std::fmt;
@@ -39,7 +40,7 @@ impl fmt::Debug for Key {
 pub struct BackendSettings {
     /// Stable id; owners are computed from it.
     pub id: String,
-    /// `http://host:port`, with a path prefix if the server has one.
+    /// `http://host:port` or `https://host`, with a path prefix if the server has one.
     pub url: String,
 }
 
@@ -82,6 +83,8 @@ pub struct Settings {
     pub admin_key: Option<Key>,
     /// What backends ask for.
     pub node_master_key: Option<Key>,
+    /// Who vouches for backends behind https.
+    pub tls_roots: TlsRoots,
     /// Number of this gateway among those of the ring, below `max_gateways`. Without one, the
     /// gateway takes the slot it had, else the lowest that nobody uses.
     pub slot: Option<u32>,
@@ -126,6 +129,7 @@ impl Default for Settings {
             node_master_key: None,
             slot: None,
             max_gateways: 16,
+            tls_roots: TlsRoots::default(),
             node_timeout: Duration::from_millis(5_000),
             request_timeout: Duration::from_millis(60_000),
             task_lost_after: Duration::from_millis(60_000),

@@ -16,7 +16,7 @@ use crate::config::{
 };
 use crate::gateway::{
     BackendSettings, Gateway, GatewayFacts, Key, MemoryKv, NodeAddress, PartialReads, RespKv,
-    RespKvSettings, RingKv, SessionStrategy, Settings, WallClock,
+    RespKvSettings, RingKv, SessionStrategy, Settings, TlsRoots, WallClock,
 };
 use crate::gossip::{Reach, Slot};
 use crate::net::clock::wall_us;
@@ -38,6 +38,14 @@ const DRAIN_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Documents {
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
+}
+
+/// Who vouches for servers behind https.
+pub(super) fn tls_roots(config: &Config) -> Result<TlsRoots, StartError> {
+    let Some(path) = &config.documents.ca_file else { return Ok(TlsRoots::default()) };
+    let refused = |reason: String| StartError::CaFile { path: path.clone(), reason };
+    let text = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    TlsRoots::from_pem(&text).map_err(|error| refused(error.to_string()))
 }
 
 /// The bound listener, before the node serves; `None` without backends.
@@ -68,6 +76,7 @@ impl Documents {
             id: Slot::new(&shared.config.datacenter, &shared.config.rack, shared.config.tokens[0])
                 .to_string(),
             url: own_url(&shared.config.documents.listen, address.port(), own),
+            tls_roots: tls_roots(&shared.config)?,
         };
         if reached.url.is_none() {
             tracing::warn!(
@@ -101,6 +110,8 @@ struct Reached {
     id: String,
     /// Where it takes writes.
     url: Option<String>,
+    /// And how it knows its backends.
+    tls_roots: TlsRoots,
 }
 
 /// Where other nodes reach the gateway; `None` when it listens for this machine and peers are
@@ -126,7 +137,11 @@ async fn serve(
         groups = groups(&shared) => groups,
         () = &mut stop => return,
     };
-    let settings = Settings { own_url: reached.url, ..settings(&shared.config, groups) };
+    let settings = Settings {
+        own_url: reached.url,
+        tls_roots: reached.tls_roots,
+        ..settings(&shared.config, groups)
+    };
     match Gateway::new(settings, &reached.id, kv, WallClock::new(wall_us)) {
         Ok(gateway) => {
             let gateway = Arc::new(gateway);

@@ -54,6 +54,14 @@ pub enum StartError {
     /// The seed provider cannot be asked.
     #[error("{0}")]
     SeedProvider(#[from] BadVariable),
+    /// The certificates for document servers cannot be used.
+    #[error("documents.ca_file {}: {reason}", path.display())]
+    CaFile {
+        /// Its path.
+        path: std::path::PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// Nobody could connect to this node.
     #[error("{0}")]
     NoOwnAddress(#[from] NoOwnAddress),
