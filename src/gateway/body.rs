@@ -2,16 +2,20 @@
 
 use super::call::Call;
 use super::error::ApiError;
+use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use flate2::read::MultiGzDecoder;
 use http_body_util::BodyExt;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use std::io::Read;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Unit in which bytes in flight are counted.
 const UNIT_BYTES: usize = 4 * 1024;
+/// Longest time a body may take to arrive.
+const ARRIVAL_MAX: Duration = Duration::from_secs(600);
 /// Bodies below this size are worked on where they are; larger ones on a blocking thread.
 pub(super) const INLINE_BYTES_MAX: usize = 16 * 1024;
 
@@ -20,6 +24,7 @@ pub(super) struct Bodies {
     units: Arc<Semaphore>,
     units_total: usize,
     bytes_max: usize,
+    idle_max: Duration,
 }
 
 /// A body that was read whole. Its bytes count as in flight until it is dropped.
@@ -32,12 +37,12 @@ pub(super) struct ReadBody {
 }
 
 impl Bodies {
-    pub(super) fn new(bytes_max: usize, in_flight_bytes_max: usize) -> Bodies {
+    pub(super) fn new(bytes_max: usize, in_flight_bytes_max: usize, idle_max: Duration) -> Bodies {
         // One body of the largest size, compressed and not, must always fit.
         let units_total = (in_flight_bytes_max / UNIT_BYTES)
             .max(2 * units(bytes_max))
             .min(Semaphore::MAX_PERMITS);
-        Bodies { units: Arc::new(Semaphore::new(units_total)), units_total, bytes_max }
+        Bodies { units: Arc::new(Semaphore::new(units_total)), units_total, bytes_max, idle_max }
     }
 
     /// Bytes of bodies in flight.
@@ -66,7 +71,8 @@ impl Bodies {
             return Err(self.too_large());
         }
         let mut permit = self.reserve(announced.unwrap_or(0)).await?;
-        let raw = self.collect(call, &mut permit, announced.unwrap_or(0)).await?;
+        let raw = self.collect(call, &mut permit, announced.unwrap_or(0));
+        let raw = tokio::time::timeout(ARRIVAL_MAX, raw).await.map_err(|_| stalled())??;
         if !gzip {
             return Ok(ReadBody { text: raw.clone(), raw, _permit: permit });
         }
@@ -101,7 +107,9 @@ impl Bodies {
     ) -> Result<Bytes, ApiError> {
         let mut body = call.take_body();
         let mut raw = BytesMut::with_capacity(announced.min(self.bytes_max));
-        while let Some(frame) = body.frame().await {
+        // A client that stops in the middle must not keep its share of the bytes in flight.
+        let next = async |body: &mut Body| tokio::time::timeout(self.idle_max, body.frame()).await;
+        while let Some(frame) = next(&mut body).await.map_err(|_| stalled())? {
             let frame = frame.map_err(|e| {
                 ApiError::new("bad_request", format!("the request body cannot be read: {e}"))
             })?;
@@ -148,6 +156,10 @@ impl Bodies {
 
 fn units(bytes: usize) -> usize {
     bytes.div_ceil(UNIT_BYTES)
+}
+
+fn stalled() -> ApiError {
+    ApiError::new("bad_request", "the request body stopped coming")
 }
 
 fn overloaded() -> ApiError {

@@ -13,7 +13,7 @@ use crate::document::reserved::Reserved;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -156,6 +156,11 @@ impl Catalogue {
         if all.remove(backend).is_some() {
             self.store_missed(uid, all).await;
         }
+    }
+
+    /// Backends that missed a change of the index and have not caught up.
+    pub(super) async fn behind(&self, uid: &str) -> BTreeSet<String> {
+        self.load_missed(uid).await.into_keys().collect()
     }
 
     async fn load_missed(&self, uid: &str) -> MissedBy {

@@ -99,6 +99,13 @@ impl Outbound {
         Outbound { method: Method::DELETE, path: path.into(), body: OutBody::Empty }
     }
 
+    /// The same request with one more query parameter.
+    pub(super) fn with_parameter(mut self, name: &str, value: &str) -> Outbound {
+        let before = if self.path.contains('?') { '&' } else { '?' };
+        self.path.push_str(&format!("{before}{name}={}", encode_segment(value)));
+        self
+    }
+
     pub(super) fn json(method: Method, path: impl Into<String>, body: &Value) -> Outbound {
         let body = OutBody::Text(Bytes::from(body.to_string()));
         Outbound { method, path: path.into(), body }
@@ -200,6 +207,17 @@ impl Health {
     }
 }
 
+/// Whether a backend knows `customMetadata`; others refuse unknown parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Metadata {
+    Unasked,
+    Unknown,
+    Taken,
+}
+
+/// The version of Meilisearch that is known to take `customMetadata`.
+const METADATA_SINCE: (u32, u32) = (1, 50);
+
 /// One Meilisearch server.
 #[derive(Debug)]
 pub(super) struct Backend {
@@ -209,6 +227,7 @@ pub(super) struct Backend {
     key: Option<Key>,
     timeout: Duration,
     health: AtomicU8,
+    metadata: AtomicU8,
     timeouts: AtomicU32,
 }
 
@@ -226,6 +245,7 @@ impl Backend {
             key,
             timeout,
             health: AtomicU8::new(Health::Live as u8),
+            metadata: AtomicU8::new(Metadata::Unasked as u8),
             timeouts: AtomicU32::new(0),
         }
     }
@@ -245,6 +265,8 @@ impl Backend {
     fn set_health(&self, health: Health) {
         let before = self.health.swap(health as u8, Ordering::Relaxed);
         if before != health as u8 {
+            // Another version may be there next time.
+            self.metadata.store(Metadata::Unasked as u8, Ordering::Relaxed);
             let (backend, state) = (self.id.as_str(), health.as_str());
             tracing::info!(plane = "doc", backend, state, "a backend changed its state");
         }
@@ -256,6 +278,25 @@ impl Backend {
             return Err(CallError::NotSent("the backend does not answer".to_owned()));
         }
         self.exchange(request, self.timeout).await
+    }
+
+    /// Whether writes of documents may carry a mark of the gateway's task.
+    pub(super) fn takes_metadata(&self) -> bool {
+        self.metadata.load(Ordering::Relaxed) == Metadata::Taken as u8
+    }
+
+    /// Learns the backend's version, unless it is known.
+    pub(super) async fn learn_version(&self) {
+        if self.metadata.load(Ordering::Relaxed) != Metadata::Unasked as u8 {
+            return;
+        }
+        let Ok(reply) = self.call(Outbound::get("/version")).await else { return };
+        let Some(body) = reply.json().filter(|_| reply.is_success()) else { return };
+        let version = body.get("pkgVersion").and_then(Value::as_str).unwrap_or_default();
+        let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        let known = if version >= METADATA_SINCE { Metadata::Taken } else { Metadata::Unknown };
+        self.metadata.store(known as u8, Ordering::Relaxed);
     }
 
     /// Asks whether the backend answers at all.

@@ -74,7 +74,11 @@ impl Core {
             tasks: Tasks::new(&settings, others.clone(), state.clone(), clock.clone()),
             aliases: Aliases::new(state.clone()),
             idempotency: Idempotency::new(state.clone()),
-            bodies: Bodies::new(settings.body_bytes_max, settings.in_flight_bytes_max),
+            bodies: Bodies::new(
+                settings.body_bytes_max,
+                settings.in_flight_bytes_max,
+                settings.body_idle_max,
+            ),
             counters: Counters::default(),
             trackers: Trackers::default(),
             dirty: Mutex::default(),

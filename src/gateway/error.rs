@@ -35,6 +35,8 @@ const CODES: &[(&str, u16, &str)] = &[
     ("invalid_document_limit", 400, "invalid_request"),
     ("invalid_document_offset", 400, "invalid_request"),
     ("invalid_document_retrieve_vectors", 400, "invalid_request"),
+    ("invalid_index_limit", 400, "invalid_request"),
+    ("invalid_index_offset", 400, "invalid_request"),
     ("invalid_index_primary_key", 400, "invalid_request"),
     ("invalid_index_uid", 400, "invalid_request"),
     ("invalid_search_filter", 400, "invalid_request"),

@@ -17,6 +17,8 @@ pub(super) struct Job {
     pub(super) requests: Vec<Outbound>,
     /// The index must be ready there first; its primary key.
     pub(super) prepare: Option<Option<String>>,
+    /// What the backend's task is marked with, to trace unknown outcomes.
+    pub(super) mark: Option<String>,
 }
 
 /// What one backend did with its job.
@@ -90,6 +92,12 @@ async fn run_job(
     }
     let mut tasks = Vec::with_capacity(job.requests.len());
     for request in job.requests {
+        let request = match &job.mark {
+            Some(mark) if backend.takes_metadata() => {
+                request.with_parameter("customMetadata", mark)
+            }
+            Some(_) | None => request,
+        };
         match backend.write(request).await {
             Ok(task) => tasks.push(task),
             Err(failure) => {

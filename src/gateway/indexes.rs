@@ -21,7 +21,13 @@ use super::writes::{Plan, execute, jobs, once};
 use crate::document::shard::ShardSet;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Indexes of a page when the request does not say.
+const LISTED_DEFAULT: usize = 20;
+/// Indexes a backend is asked for.
+const LISTED_MAX: usize = 100_000;
 
 /// Creates an index on every backend if no backend has it.
 ///
@@ -252,25 +258,37 @@ pub(super) async fn get(core: Arc<Core>, call: Call) -> Outcome {
     Ok(json_response(StatusCode::OK, reply))
 }
 
-/// `GET /indexes`: from the first live backend.
+/// `GET /indexes`: all that any member has. One that was away when an index was made lacks it
+/// until its next write.
 pub(super) async fn list(core: Arc<Core>, call: Call) -> Outcome {
+    call.only_parameters(&["offset", "limit"])?;
+    let offset = call.number("offset", "invalid_index_offset")?.unwrap_or(0) as usize;
+    let limit = call.number("limit", "invalid_index_limit")?.map_or(LISTED_DEFAULT, |n| n as usize);
     let placement = core.placement();
-    let mut refused = None;
-    for backend in placement.by_health() {
-        match backend.call(Outbound::get(call.target.clone())).await {
-            Ok(reply) if reply.is_success() => {
-                return Ok(ok(&reply.json().unwrap_or_default()));
+    let mut asked = tokio::task::JoinSet::new();
+    for backend in placement.by_health().into_iter().cloned() {
+        let path = format!("/indexes?offset=0&limit={LISTED_MAX}");
+        asked.spawn(async move { backend.call(Outbound::get(path)).await });
+    }
+    let (mut found, mut answered) = (BTreeMap::<String, Value>::new(), false);
+    while let Some(reply) = asked.join_next().await {
+        let Ok(Ok(reply)) = reply else { continue };
+        let Some(body) = reply.json().filter(|_| reply.is_success()) else { continue };
+        answered = true;
+        for index in body["results"].as_array().into_iter().flatten() {
+            let Some(uid) = index["uid"].as_str() else { continue };
+            let known = found.entry(uid.to_owned()).or_insert_with(|| index.clone());
+            if known["primaryKey"].is_null() {
+                *known = index.clone();
             }
-            Ok(reply) if (400..500).contains(&reply.status) && reply.status != 401 => {
-                refused = Some(reply);
-            }
-            Ok(_) | Err(_) => {}
         }
     }
-    Err(match refused.filter(|reply| reply.status != 403) {
-        Some(reply) => Failure::Forwarded { status: reply.status, body: reply.body },
-        None => unavailable().into(),
-    })
+    if !answered {
+        return Err(unavailable().into());
+    }
+    let total = found.len();
+    let page: Vec<Value> = found.into_values().skip(offset).take(limit).collect();
+    Ok(ok(&json!({"results": page, "offset": offset, "limit": limit, "total": total})))
 }
 
 /// The first success among all members for a path of an index; `index_not_found` when every
@@ -282,7 +300,11 @@ pub(super) async fn first_answer(
 ) -> Result<bytes::Bytes, Failure> {
     let placement = core.placement();
     let mut missing = false;
-    for backend in placement.by_health() {
+    let mut members = placement.by_health();
+    // A member that missed a change of the index is asked last.
+    let behind = core.catalogue.behind(uid).await;
+    members.sort_by_key(|backend| behind.contains(&backend.id));
+    for backend in members {
         match backend.call(Outbound::get(path)).await {
             Ok(reply) if reply.is_success() => return Ok(reply.body),
             Ok(reply) if reply.error_code().as_deref() == Some("index_not_found") => {

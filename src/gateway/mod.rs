@@ -194,9 +194,13 @@ where
 async fn probe_backends(core: Arc<Core>) {
     let placement = core.placement();
     let mut probes = JoinSet::new();
-    for backend in placement.backends.iter().filter(|backend| !backend.is_live()) {
-        let backend = backend.clone();
-        probes.spawn(async move { backend.probe(PROBE_INTERVAL).await });
+    for backend in placement.backends.iter().cloned() {
+        probes.spawn(async move {
+            match backend.is_live() {
+                true => backend.learn_version().await,
+                false => backend.probe(PROBE_INTERVAL).await,
+            }
+        });
     }
     while probes.join_next().await.is_some() {}
 }

@@ -104,6 +104,8 @@ pub struct Settings {
     pub partial_reads: PartialReads,
     /// Largest request body, before and after decompression.
     pub body_bytes_max: usize,
+    /// Longest pause while a request body arrives.
+    pub body_idle_max: Duration,
     /// Bytes of request and answer bodies the gateway works on at a time.
     pub in_flight_bytes_max: usize,
     /// Client connections.
@@ -127,9 +129,9 @@ impl Default for Settings {
             master_key: None,
             admin_key: None,
             node_master_key: None,
+            tls_roots: TlsRoots::default(),
             slot: None,
             max_gateways: 16,
-            tls_roots: TlsRoots::default(),
             node_timeout: Duration::from_millis(5_000),
             request_timeout: Duration::from_millis(60_000),
             task_lost_after: Duration::from_millis(60_000),
@@ -137,6 +139,7 @@ impl Default for Settings {
             session_wait: Duration::from_millis(5_000),
             partial_reads: PartialReads::Allow,
             body_bytes_max: 100 * 1024 * 1024,
+            body_idle_max: Duration::from_secs(30),
             in_flight_bytes_max: 512 * 1024 * 1024,
             connections_max: 1_024,
             lane_requests_max: 1_024,

@@ -22,7 +22,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(super) use view::accepted_body;
+pub(super) use view::{accepted_body, text_id};
 
 /// Unfinished tasks whose progress is remembered here; older ones are asked for again.
 const LIVE_MAX: usize = 50_000;

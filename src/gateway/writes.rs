@@ -16,7 +16,7 @@ use super::handoff::elsewhere;
 use super::idempotency::{Seen, Written, key_of, request_hash};
 use super::placement::{Placement, Target};
 use super::sessions::{Pin, SESSION_HEADER, session_of};
-use super::tasks::{Details, Part, TaskEntry, TaskKind, Touched, accepted_body};
+use super::tasks::{Details, Part, TaskEntry, TaskKind, Touched, accepted_body, text_id};
 use crate::document::quorum::Verdict;
 use crate::document::shard::ShardSet;
 use crate::document::task::Status;
@@ -116,7 +116,7 @@ pub(super) fn jobs(
 ) -> Vec<Job> {
     let job = |target: Target| {
         let requests = requests(&target);
-        Job { target, requests, prepare: prepare.clone() }
+        Job { target, requests, prepare: prepare.clone(), mark: None }
     };
     targets.into_iter().map(job).collect()
 }
@@ -129,10 +129,13 @@ pub(super) async fn execute(
     core: &Arc<Core>,
     placement: &Arc<Placement>,
     plan: Plan,
-    jobs: Vec<Job>,
+    mut jobs: Vec<Job>,
     with: impl FnOnce(),
 ) -> Result<(Written, Sent), Failure> {
     let number = core.tasks.allocate().await?;
+    if plan.kind.changes_documents() && plan.metadata.is_none() {
+        jobs.iter_mut().for_each(|job| job.mark = Some(text_id(number)));
+    }
     let enqueued_us = core.clock.now_us();
     let done = send_all(core, placement, &plan.uid, jobs, with).await;
     if plan.kind.changes_documents() && !core.others.is_sure(&plan.uid) {

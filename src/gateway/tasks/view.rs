@@ -16,7 +16,8 @@ pub(in crate::gateway) fn accepted_body(entry: &TaskEntry) -> Value {
     body
 }
 
-fn text_id(uid: u64) -> String {
+/// A task number as text.
+pub(in crate::gateway) fn text_id(uid: u64) -> String {
     format!("mtask-{uid:05}")
 }
 
