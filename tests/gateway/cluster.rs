@@ -136,7 +136,7 @@ impl Drop for Cluster {
 }
 
 /// A gateway that may be handed writes gets its real address as its own.
-async fn serve(
+pub(crate) async fn serve(
     mut settings: Settings,
     kv: Arc<dyn RingKv>,
 ) -> (Arc<Gateway>, Http, JoinHandle<()>) {

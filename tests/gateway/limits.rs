@@ -129,3 +129,25 @@ async fn a_copy_waits_for_what_was_accepted_before_it_began() {
         assert_eq!(found.json(), documents(i..i + 1)[0], "doc-{i}");
     }
 }
+
+#[tokio::test]
+async fn a_body_that_stops_coming_is_given_up() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let cluster = Cluster::with(ONE, |settings| {
+        settings.body_idle_max = Duration::from_millis(100);
+    })
+    .await;
+    let address = cluster.http.base().strip_prefix("http://").unwrap().to_owned();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = "POST /indexes/movies/documents HTTP/1.1\r\nhost: x\r\n\
+                content-type: application/json\r\ncontent-length: 100000\r\n\r\n[{\"id\":1}";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    eventually("its bytes count", async || cluster.gateway.in_flight_bytes() >= 100_000).await;
+    let mut answer = vec![0; 4096];
+    let read = stream.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(answer.contains("the request body stopped coming"), "{answer}");
+    eventually("its share is free", async || cluster.gateway.in_flight_bytes() == 0).await;
+    assert_eq!(cluster.writes(), [0]);
+}

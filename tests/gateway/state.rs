@@ -26,6 +26,13 @@ async fn an_accepted_write_says_what_every_client_reads() {
     assert_eq!(body["miroirTaskId"], format!("mtask-{uid:05}"));
     let time = body["enqueuedAt"].as_str().unwrap();
     assert_eq!((time.len(), &time[19..20], &time[26..]), (27, ".", "Z"), "{time}");
+    eventually("tasks of backends carry the gateway's task", async || {
+        let answer = cluster.post(PATH, &json!([{"id": 2}])).await.json();
+        let mark = format!("customMetadata=mtask%2D{:05}", answer["taskUid"].as_u64().unwrap());
+        let mut seen = cluster.fakes.iter().flat_map(|fake| fake.writes());
+        seen.any(|seen| seen.target.ends_with(&mark))
+    })
+    .await;
     let by_text = cluster.http.get(&format!("/tasks/mtask-{uid:05}")).await.json();
     assert_eq!(by_text["uid"], uid);
     for (id, status, code) in [

@@ -2,16 +2,17 @@
 //! `tests/vectors/documents.json`), replayed against the fake: what tests rely on must be what a
 //! real server does.
 
+use crate::cluster::{Cluster, Shape};
 use crate::fake::Fake;
 use crate::http::Http;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const KEY: &str = "transcript-key";
 
-fn transcript() -> Vec<Value> {
+fn rows(name: &str) -> Vec<Value> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/documents.json");
     let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    vectors["backend_transcript"].as_array().unwrap().clone()
+    vectors[name].as_array().unwrap().clone()
 }
 
 /// Where `got` differs from `expected`, `*` matching anything.
@@ -42,16 +43,22 @@ async fn finished(client: &Http, uid: &Value) -> Value {
         if !["enqueued", "processing"].contains(&task["status"].as_str().unwrap()) {
             return task;
         }
-        tokio::task::yield_now().await;
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
 }
 
 #[tokio::test]
 async fn the_fake_answers_as_the_recorded_server() {
     let fake = Fake::start(Some(KEY)).await;
-    let plain = Http::new(fake.url());
-    let master = plain.with("authorization", &format!("Bearer {KEY}"));
-    let rows = transcript();
+    let differences = replay(&fake.url(), KEY).await;
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Asks an empty server with this master key all that was recorded; where it differs.
+pub(crate) async fn replay(url: &str, key: &str) -> Vec<String> {
+    let plain = Http::new(url);
+    let master = plain.with("authorization", &format!("Bearer {key}"));
+    let rows = rows("backend_transcript");
     assert_eq!(rows.len(), 80);
     let mut differences = Vec::new();
     for (i, row) in rows.iter().enumerate() {
@@ -79,5 +86,33 @@ async fn the_fake_answers_as_the_recorded_server() {
             note(difference(&row["final_task"], &task, "task"));
         }
     }
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    differences
+}
+
+/// `sdk_requests` of the vectors: what the SDKs were seen to send, byte for byte.
+#[tokio::test]
+async fn every_recorded_request_of_the_sdks_is_answered() {
+    let cluster = Cluster::start(Shape { groups: 2, members: 2, copies: 1, shards: 16 }).await;
+    let requests = rows("sdk_requests");
+    assert_eq!(requests.len(), 30);
+    for request in &requests {
+        let (method, path) = (request["method"].as_str().unwrap(), request["path"].as_str());
+        let (path, body) = (path.unwrap(), request["body"].as_str().unwrap_or_default());
+        let mut client = cluster.http.clone();
+        if let Some(kind) = request["content_type"].as_str() {
+            client = client.with("content-type", kind);
+        }
+        let answer = client.send(method, path, body.to_owned()).await;
+        match answer.status {
+            202 => assert_eq!(cluster.task(&answer).await["status"], "succeeded", "{request}"),
+            404 => assert!(path.ends_with("/zzz"), "{request}"),
+            status => assert_eq!(status, 200, "{request}: {:?}", answer.json()),
+        }
+        if (method, path) == ("POST", "/indexes") {
+            let uid = answer.json()["indexUid"].as_str().unwrap().to_owned();
+            let path = format!("/indexes/{uid}/settings/filterable-attributes");
+            let answer = cluster.http.json("PUT", &path, &json!(["genre"])).await;
+            cluster.succeeded(&answer).await;
+        }
+    }
 }
