@@ -24,4 +24,5 @@ mod newest;
 mod relay;
 mod ring;
 mod routed;
+mod wander;
 mod wire;

@@ -67,6 +67,10 @@ impl Process {
         let _ = self.0.wait();
     }
 
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     pub fn has_ended(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(Some(_)))
     }
@@ -235,7 +239,7 @@ pub struct Ring {
     pub nodes: Vec<Node>,
     /// More variables of nodes added from now on.
     pub env: Vec<(String, String)>,
-    /// Whether nodes added from now on have the first one in their seed list.
+    /// Whether nodes added from now on have the first one that runs in their seed list.
     pub seeded: bool,
     /// Where nodes added from now on take connections of peers: a host, and a port unless it is
     /// drawn.
@@ -273,7 +277,7 @@ impl Ring {
         self.layout.extra = extra.to_owned();
     }
 
-    /// Starts one more node; it knows the first one.
+    /// Starts one more node; it knows the first one that runs.
     pub fn add(&mut self, dc: &str, rack: &str, token: u32) -> usize {
         let number = self.nodes.len();
         let mut node = Node {
@@ -302,7 +306,7 @@ impl Ring {
                 format!("  servers:\n  - 127.0.0.1:{}:1\n", node.redis_port)
             }
         };
-        let seeds = self.nodes.first().filter(|_| self.seeded).map_or(String::new(), |first| {
+        let seeds = self.running().first().filter(|_| self.seeded).map_or(String::new(), |first| {
             let address = format!("127.0.0.1:{}", first.peer);
             let place = format!("{}:{}:{}", first.rack, first.dc, first.token);
             format!("  dyn_seeds:\n  - {address}:{place}\n")
@@ -332,7 +336,15 @@ impl Ring {
 
     /// Waits until all running nodes name the same ring and can use every running node.
     pub fn wait_settled(&self) {
-        let running: Vec<&Node> = self.nodes.iter().filter(|n| n.process.is_some()).collect();
+        Ring::wait_settled_among(&self.running());
+    }
+
+    fn running(&self) -> Vec<&Node> {
+        self.nodes.iter().filter(|n| n.process.is_some()).collect()
+    }
+
+    /// The same when these are all nodes that can be used.
+    pub fn wait_settled_among(running: &[&Node]) {
         wait_until("the ring settles", || {
             let digests: Vec<_> = running.iter().map(|n| n.info("ring_digest")).collect();
             digests[0].is_some()
