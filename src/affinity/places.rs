@@ -106,7 +106,7 @@ impl Places {
 }
 
 fn place(peer: &PeerRef<'_>) -> Place {
-    let slot = peer.tokens.first().map(|token| Slot::new(peer.dc, peer.rack, token.clone()));
+    let slot = peer.tokens.first().map(|token| Slot::new(peer.dc, peer.rack, *token));
     Place {
         slot: slot.map_or(0, |slot| slot.id().0),
         name: peer.name.to_owned(),

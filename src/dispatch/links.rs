@@ -87,6 +87,7 @@ impl Dispatcher {
             }
             self.links.peers.insert(peer.id, PeerLink { address, same_dc, ups });
         }
+        self.believe_torc(&view);
         // What follows may plan again, so the links must already be those of the new snapshot,
         // and which racks were tried is told by numbers of the old one.
         self.index_links();
@@ -177,6 +178,17 @@ impl Dispatcher {
             .collect();
         let links = gone.iter().filter_map(|peer| self.links.peers.remove(peer));
         links.flat_map(|link| link.ups).collect()
+    }
+
+    /// Links to peers the snapshot knows as torc are torc's from their first request on: its stamp
+    /// must not be left to the time it arrives at.
+    fn believe_torc(&mut self, view: &View) {
+        for peer in view.topology.peers().filter(|peer| peer.is_torc) {
+            let ups = self.links.peers.get(&peer.id).map(|link| link.ups.as_slice());
+            for up in ups.unwrap_or_default() {
+                self.ups[up.0 as usize].is_torc = true;
+            }
+        }
     }
 
     /// Closes a link that is wanted no more, once nothing is awaited from it.

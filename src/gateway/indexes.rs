@@ -266,7 +266,8 @@ pub(super) async fn list(core: Arc<Core>, call: Call) -> Outcome {
     let limit = call.number("limit", "invalid_index_limit")?.map_or(LISTED_DEFAULT, |n| n as usize);
     let placement = core.placement();
     let mut asked = tokio::task::JoinSet::new();
-    for backend in placement.by_health().into_iter().cloned() {
+    for backend in placement.by_health() {
+        let backend = Arc::clone(backend);
         let path = format!("/indexes?offset=0&limit={LISTED_MAX}");
         asked.spawn(async move { backend.call(Outbound::get(path)).await });
     }

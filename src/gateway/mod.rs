@@ -194,7 +194,8 @@ where
 async fn probe_backends(core: Arc<Core>) {
     let placement = core.placement();
     let mut probes = JoinSet::new();
-    for backend in placement.backends.iter().cloned() {
+    for backend in placement.backends.iter() {
+        let backend = Arc::clone(backend);
         probes.spawn(async move {
             match backend.is_live() {
                 true => backend.learn_version().await,

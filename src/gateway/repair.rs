@@ -105,13 +105,16 @@ async fn repair(
     Ok(())
 }
 
+/// An owner, and the ids of the documents to be taken from it; all of them without.
+type Source = (Arc<Backend>, Option<Vec<String>>);
+
 /// Live owners that did not miss these documents, each with those to be taken from it.
 fn sources_of(
     core: &Core,
     placement: &Placement,
     missed: &MissedShard,
     ids: &BTreeSet<String>,
-) -> Result<Vec<(Arc<Backend>, Option<Vec<String>>)>, String> {
+) -> Result<Vec<Source>, String> {
     let owners = placement.topology.write_targets(missed.shard).iter();
     let owners: Vec<_> = owners.map(|owner| placement.backend(*owner)).collect();
     let mut wanted: BTreeMap<usize, Vec<String>> = BTreeMap::new();

@@ -44,9 +44,12 @@ fn main() -> Result<(), Failure> {
     }
 }
 
+/// The sequence so far, and who follows it.
+type Followed = (u64, Vec<Box<dyn Subscriber>>);
+
 /// A publisher of random words.
 #[derive(Clone)]
-struct Producer(Arc<Mutex<(u64, Vec<Box<dyn Subscriber>>)>>);
+struct Producer(Arc<Mutex<Followed>>);
 
 fn identity() -> Result<ProducerIdentity, Failure> {
     let map = Selection::explicit([("authority", "bench")])?;

@@ -18,6 +18,7 @@ struct Names {
 
 impl Foreign {
     /// Wants one more. False when it is known already, or there are as many as lanes.
+    #[cfg(feature = "relay")]
     pub(super) fn admit(&self, dc: &str) -> bool {
         let mut names = self.names();
         let known = |list: &[String]| list.iter().any(|name| name == dc);
@@ -29,6 +30,7 @@ impl Foreign {
     }
 
     /// Whether one is wanted, and not of the ring.
+    #[cfg(feature = "relay")]
     pub(super) fn contains(&self, dc: &str) -> bool {
         let names = self.names();
         names.wanted.iter().any(|name| name == dc) && !names.ring.iter().any(|name| name == dc)
@@ -48,7 +50,7 @@ impl Foreign {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "relay"))]
 mod tests {
     use super::*;
 

@@ -131,11 +131,13 @@ impl AffinityPlane {
 
     /// Makes room for a datacenter that is not of this ring; takes effect when the ring is
     /// published next. False when it has its room.
+    #[cfg(feature = "relay")]
     pub(super) fn admit_foreign(&self, dc: &str) -> bool {
         self.foreign.admit(dc)
     }
 
     /// Whether a datacenter is not of this ring.
+    #[cfg(feature = "relay")]
     pub(super) fn is_foreign(&self, dc: &str) -> bool {
         self.foreign.contains(dc)
     }

@@ -87,7 +87,7 @@ fn write(
             Err(error) => error.to_string(),
         };
         written.unknown = value;
-        let quiet = before % 2 == 0 && scene.phase.load(Ordering::SeqCst) == before;
+        let quiet = before.is_multiple_of(2) && scene.phase.load(Ordering::SeqCst) == before;
         if quiet {
             outcome.errors.push(format!("phase {before}, {key}: {error}"));
         }
