@@ -1,23 +1,24 @@
 //! The task of one connection that asks.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::BytesMut;
+
 use super::core::{Core, Io};
-use super::panics::caught;
+use super::panics::catch;
 use super::read::{READ_BYTES, TURN_BYTES};
 use super::stream::{ReadHalf, Socket};
 use crate::dispatch::{ClientId, ClientKind, Conn};
-use bytes::BytesMut;
 
 impl Core {
     /// Serves a new connection until it ends.
     pub(super) fn accept(self: &Rc<Core>, socket: Socket, kind: ClientKind) {
         let remote = socket.remote();
-        let (read, write) = match socket.into_halves() {
+        let (mut read, write) = match socket.into_halves() {
             Ok(halves) => halves,
             Err(error) => {
                 tracing::debug!(%error, "connection lost before it was served");
@@ -33,18 +34,19 @@ impl Core {
         let io = Io::new(write, &self.setup);
         self.ios.borrow_mut().insert(Conn::Client(id), io);
         let core = Rc::clone(self);
-        let serving = async move { core.serve(id, read).await };
-        tokio::task::spawn_local(Rc::clone(self).until_gone(id, kind, serving));
+        // Not in a future of its own: ten thousand idle clients hold as many of these.
+        tokio::task::spawn_local(async move {
+            // What was read and not taken: an unfinished request, or whole ones of a client that
+            // is not to be read at the moment. An idle connection has none.
+            let mut rx = BytesMut::new();
+            let ended = poll_fn(|cx| catch(|| core.poll_serve(id, &mut read, &mut rx, cx))).await;
+            core.forget(id, kind, ended);
+        });
     }
 
-    /// Serves a connection, and forgets it when that ends, be it by a panic.
-    pub(super) async fn until_gone(
-        self: Rc<Core>,
-        id: ClientId,
-        kind: ClientKind,
-        serving: impl Future<Output = ()>,
-    ) {
-        if caught(serving).await.is_none() {
+    /// A connection has ended; `None` when that was a panic.
+    pub(super) fn forget(self: &Rc<Core>, id: ClientId, kind: ClientKind, ended: Option<()>) {
+        if ended.is_none() {
             self.note_panic();
         }
         self.connections.left(kind);
@@ -79,13 +81,6 @@ impl Core {
                 io.and_then(|io| io.waker).into_iter().for_each(Waker::wake);
             }
         }
-    }
-
-    /// `rx` holds what was read and not taken: an unfinished request, or whole ones of a client
-    /// that is not to be read at the moment. An idle connection has none.
-    async fn serve(self: &Rc<Core>, id: ClientId, mut read: ReadHalf) {
-        let mut rx = BytesMut::new();
-        poll_fn(|cx| self.poll_serve(id, &mut read, &mut rx, cx)).await;
     }
 
     fn poll_serve(

@@ -45,15 +45,18 @@ impl Drop for Entered<'_> {
     }
 }
 
+/// Polls once; `None` when that is a panic.
+pub(super) fn catch<T>(poll: impl FnOnce() -> Poll<T>) -> Poll<Option<T>> {
+    match catch_unwind(AssertUnwindSafe(poll)) {
+        Ok(polled) => polled.map(Some),
+        Err(_) => Poll::Ready(None),
+    }
+}
+
 /// Runs `work` to its end; `None` when that is a panic.
 pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(done)) => Poll::Ready(Some(done)),
-        Err(_) => Poll::Ready(None),
-    })
-    .await
+    poll_fn(|cx| catch(|| work.as_mut().poll(cx))).await
 }
 
 impl Core {

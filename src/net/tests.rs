@@ -1,9 +1,10 @@
 //! One worker over a store that panics and boasts on request, and clients on socket pairs.
 
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -15,6 +16,7 @@ use super::buffers::Buffers;
 use super::clock::Clock;
 use super::core::Core;
 use super::names::Names;
+use super::panics::catch;
 use super::store_health::StoreHealth;
 use super::worker::{Heard, Setup, Socket, Worker};
 use crate::dispatch::view::{NodeState, Settings, View};
@@ -153,8 +155,8 @@ fn a_panic_outside_of_the_dispatcher_ends_one_connection() {
             mine
         });
         let id = core.enter().add_client(ClientKind::Client);
-        let broken = async { panic!("asked for by the test") };
-        Rc::clone(&core).until_gone(id, ClientKind::Client, broken).await;
+        let broken = poll_fn(|_| catch(|| -> Poll<()> { panic!("asked for by the test") })).await;
+        core.forget(id, ClientKind::Client, broken);
         assert!(!core.is_broken());
         let seen = core.look().counters().clone();
         assert_eq!((seen.panics, seen.dispatchers_replaced, seen.clients), (1, 0, 2));
