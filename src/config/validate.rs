@@ -199,7 +199,7 @@ impl Check<'_> {
 }
 
 /// True when two listeners could not both be bound.
-pub(super) fn collide(one: &Endpoint, other: &Endpoint) -> bool {
+fn collide(one: &Endpoint, other: &Endpoint) -> bool {
     match (one, other) {
         (Endpoint::Tcp(a), Endpoint::Tcp(b)) => {
             let same_host = a.host == b.host || a.is_wildcard() || b.is_wildcard();
@@ -208,6 +208,17 @@ pub(super) fn collide(one: &Endpoint, other: &Endpoint) -> bool {
         (Endpoint::Unix(a), Endpoint::Unix(b)) => a == b,
         (Endpoint::Tcp(_), Endpoint::Unix(_)) | (Endpoint::Unix(_), Endpoint::Tcp(_)) => false,
     }
+}
+
+/// The keys of the pool's own listeners that could not be bound beside `listener`.
+pub(super) fn own_listeners_at(pool: &Pool, listener: &Endpoint) -> Vec<&'static str> {
+    let own = [
+        ("listen", &pool.listen),
+        ("dyn_listen", &pool.dyn_listen),
+        ("stats_listen", &pool.stats_listen),
+    ];
+    let clashes = own.iter().filter(|(_, own)| own.as_ref().is_some_and(|o| collide(o, listener)));
+    clashes.map(|(key, _)| *key).collect()
 }
 
 /// `default_bucket_type` names one of the list.

@@ -5,6 +5,7 @@ use super::documents::Documents;
 use super::error::{Fault, Faults};
 use super::node::Node;
 use super::pool::Pool;
+use super::validate::own_listeners_at;
 use crate::document::topology::{SHARDS_MAX, Topology};
 
 /// Most gateways of a ring: each takes its share of the task numbers.
@@ -20,15 +21,9 @@ pub(super) fn check(pool: &Pool, root: &Node, faults: &mut Faults) {
     if documents.backends.0.is_empty() {
         return;
     }
-    for (key, endpoint) in [
-        ("listen", &pool.listen),
-        ("dyn_listen", &pool.dyn_listen),
-        ("stats_listen", &pool.stats_listen),
-    ] {
-        if endpoint.as_ref().is_some_and(|e| super::validate::collide(e, &documents.listen)) {
-            let what = format!("`documents.listen` and `{key}` are the same address");
-            fault(root, faults, "listen", what, "another port");
-        }
+    for key in own_listeners_at(pool, &documents.listen) {
+        let what = format!("`documents.listen` and `{key}` are the same address");
+        fault(root, faults, "listen", what, "another port");
     }
     groups(documents, root, faults);
 }

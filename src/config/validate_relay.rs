@@ -8,6 +8,7 @@ use super::error::{Fault, Faults};
 use super::node::Node;
 use super::pool::Pool;
 use super::relay::{Relay, RelayPool};
+use super::validate::own_listeners_at;
 
 /// Longest interval or timeout, milliseconds: a year.
 const TIME_MS_MAX: u64 = 31_536_000_000;
@@ -107,15 +108,9 @@ fn addresses(pool: &Pool, root: &Node, faults: &mut Faults) {
                                 `public: true` beside it";
                 fault(root, faults, "listen", what, accepted);
             }
-            for (key, other) in [
-                ("listen", &pool.listen),
-                ("dyn_listen", &pool.dyn_listen),
-                ("stats_listen", &pool.stats_listen),
-            ] {
-                if other.as_ref().is_some_and(|other| super::validate::collide(other, listen)) {
-                    let what = format!("`relay.listen` and `{key}` are the same address");
-                    fault(root, faults, "listen", what, "another port");
-                }
+            for key in own_listeners_at(pool, listen) {
+                let what = format!("`relay.listen` and `{key}` are the same address");
+                fault(root, faults, "listen", what, "another port");
             }
         }
     }

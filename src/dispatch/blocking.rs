@@ -74,12 +74,9 @@ impl Dispatcher {
         now: Now,
     ) {
         let mut request = self.request(view, id, spec, args);
-        match request.op {
-            Op::Read => {
-                self.counters.client_reads += 1;
-                request.level = Consistency::DcOne;
-            }
-            Op::Write => self.counters.client_writes += 1,
+        self.count_request(request.op);
+        if request.op == Op::Read {
+            request.level = Consistency::DcOne;
         }
         let several = || Failure::new(FailureKind::KeysSpanNodes, Cause::SeveralOwners);
         let failure = self

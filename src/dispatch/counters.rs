@@ -142,7 +142,6 @@ counters! {
     stamps_ahead: "Stamps of other nodes more than 500 ms ahead of this node's clock.",
     stamps_refused: "Stamps of other nodes more than 60 s ahead, not believed.",
     newer_chosen: "Reads at DC_QUORUM settled by the newer of differing values.",
-    writes_restamped: "Writes sent again because another node's clock was ahead.",
 }
 
 #[cfg(test)]

@@ -144,10 +144,7 @@ impl Dispatcher {
         now: Now,
     ) {
         let request = memcache_request(view, id, found, args);
-        match request.op {
-            Op::Read => self.counters.client_reads += 1,
-            Op::Write => self.counters.client_writes += 1,
-        }
+        self.count_request(request.op);
         if let Some(failure) = self.forbidden(view, request.op) {
             return self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
         }

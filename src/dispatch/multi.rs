@@ -158,10 +158,7 @@ impl Dispatcher {
         let spans = !sets.all(|set| Some(set) == first);
         drop(sets);
         let (op, compare) = block::nature(&multi.commands);
-        match op {
-            Op::Read => self.counters.client_reads += 1,
-            Op::Write => self.counters.client_writes += 1,
-        }
+        self.count_request(op);
         let several = spans.then(|| Failure::new(FailureKind::KeysSpanNodes, Cause::SeveralOwners));
         if let Some(failure) = several.or_else(|| self.forbidden(view, op)) {
             return self.reply_in_turn(id.0, Envelope::default(), Said::Failed(failure), now);

@@ -18,8 +18,8 @@ use super::view::{Now, View};
 use super::{Dispatcher, Frame};
 use crate::proto::args::Args;
 use crate::proto::command::Routing;
+use crate::proto::resp::encode;
 use crate::proto::resp::spec::CommandSpec;
-use crate::proto::resp::{encode, table};
 use crate::ring::PeerIdx;
 
 /// One read on its way to every rack.
@@ -43,14 +43,7 @@ impl Dispatcher {
         command: Args<'_>,
         now: Now,
     ) {
-        let spec = match table::find(&command, &view.settings.modules) {
-            Ok(spec) => spec,
-            Err(rejection) => {
-                let mut error = Vec::new();
-                rejection.write(&command, &mut error);
-                return self.reply_in_turn(id.0, Default::default(), Said::Reply(&error), now);
-            }
-        };
+        let Some(spec) = self.known_command(view, id, &command, now) else { return };
         let Some(key) = key_of_read(view, spec, &command) else {
             let text = format!("ERR TORC.REPLICAS runs reads of one key, not '{}'", spec.name);
             return self.reply_error(id, &text, now);

@@ -250,15 +250,9 @@ impl Dispatcher {
         if args.is_empty() {
             return;
         }
-        let spec = match table::find(&args, &view.settings.modules) {
-            Ok(spec) => spec,
-            Err(rejection) => {
-                self.counters.unknown_commands += 1;
-                self.fail_multi(id);
-                let mut error = Vec::new();
-                rejection.write(&args, &mut error);
-                return self.reply_in_turn(id.0, Envelope::default(), Said::Reply(&error), now);
-            }
+        let Some(spec) = self.known_command(view, id, &args, now) else {
+            self.counters.unknown_commands += 1;
+            return self.fail_multi(id);
         };
         if !self.clients[id.0 as usize].trusted && !BEFORE_AUTH.contains(&spec.name) {
             return self.reply_error(id, "NOAUTH Authentication required.", now);
@@ -279,6 +273,31 @@ impl Dispatcher {
             Routing::Ring => self.serve_ring(view, id, frame, spec, args, now),
             Routing::Transaction => self.serve_transaction(view, id, spec, now),
             Routing::Blocking => self.serve_blocking(view, id, frame, spec, args, now),
+        }
+    }
+
+    /// The row of a command; a client whose command has none is told.
+    pub(super) fn known_command(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        command: &Args<'_>,
+        now: Now,
+    ) -> Option<&'static CommandSpec> {
+        let rejection = match table::find(command, &view.settings.modules) {
+            Ok(spec) => return Some(spec),
+            Err(rejection) => rejection,
+        };
+        let mut error = Vec::new();
+        rejection.write(command, &mut error);
+        self.reply_in_turn(id.0, Envelope::default(), Said::Reply(&error), now);
+        None
+    }
+
+    pub(super) fn count_request(&mut self, op: Op) {
+        match op {
+            Op::Read => self.counters.client_reads += 1,
+            Op::Write => self.counters.client_writes += 1,
         }
     }
 
@@ -321,10 +340,7 @@ impl Dispatcher {
         now: Now,
     ) {
         let request = self.request(view, id, spec, args);
-        match request.op {
-            Op::Read => self.counters.client_reads += 1,
-            Op::Write => self.counters.client_writes += 1,
-        }
+        self.count_request(request.op);
         if let Some(failure) = self.forbidden(view, request.op) {
             return self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
         }

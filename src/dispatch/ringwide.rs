@@ -182,14 +182,7 @@ impl Dispatcher {
         command: Args<'_>,
         now: Now,
     ) {
-        let spec = match table::find(&command, &view.settings.modules) {
-            Ok(spec) => spec,
-            Err(rejection) => {
-                let mut error = Vec::new();
-                rejection.write(&command, &mut error);
-                return self.reply_in_turn(id.0, Default::default(), Said::Reply(&error), now);
-            }
-        };
+        let Some(spec) = self.known_command(view, id, &command, now) else { return };
         let flush = spec.name.starts_with("flush");
         let may = match spec.routing_of(&command) {
             Routing::Keyed | Routing::LocalStore | Routing::Ring => true,
