@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::admin::get;
-use crate::client::{Client, Reply};
+use crate::admin::{get, page};
+use crate::client::{Client, Reply, encode};
 use crate::ring::{Layout, Ring, Store, free_port, wait_until};
 
 /// A ring of one node in datacenter `dc1` or `dc2`, that serves on `listen` and follows `upstream`.
@@ -13,7 +13,8 @@ fn ring(number: usize, listen: u16, upstream: u16) -> Ring {
         "  affinity:\n    mode: advise\n    expected_keys: 20000\n    domains:\n    \
          - {{name: llama, block_size: 4, semantics: {{model: meta/llama}}}}\n  \
          embedded: {{memory_bytes_max: 64mb}}\n  relay:\n    listen: 127.0.0.1:{listen}\n    \
-         upstreams: 127.0.0.1:{upstream}\n    load_window_ms: 50\n"
+         upstreams: 127.0.0.1:{upstream}\n    load_window_ms: 50\n    \
+         keepalive_interval_ms: 1000\n    keepalive_timeout_ms: 3000\n"
     );
     let mut dcs = vec![Vec::new(); number];
     dcs[number - 1] = vec![1];
@@ -82,6 +83,92 @@ fn datacenters_joined_by_relays_alone_know_what_the_other_holds() {
     wait_until("it takes clients", || Client::try_connect(first.nodes[0].client).is_ok());
     first.nodes[0].connect().call(&["SET", "again", "1"]);
     wait_until("and is followed", || holding(&mut here, "again", "dc1") == "dc1 maybe");
+}
+
+/// The pool of keys, as the upstream's part of a node's `/relay` shows it.
+fn followed(ring: &Ring) -> serde_json::Value {
+    let page = relay_page(ring);
+    let pools = page["upstreams"][0]["pools"].as_array().cloned().unwrap_or_default();
+    let is_keys = |pool: &serde_json::Value| {
+        pool["endpoint"].as_str().is_some_and(|endpoint| endpoint.ends_with("dnode"))
+    };
+    pools.into_iter().find(is_keys).unwrap_or_default()
+}
+
+fn relay_page(ring: &Ring) -> serde_json::Value {
+    let (status, body) = get(&ring.nodes[0], "/relay");
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).expect("JSON")
+}
+
+/// Stops a process as a debugger does, or lets it go on.
+fn signal(ring: &Ring, name: &str) {
+    let id = ring.nodes[0].process.as_ref().expect("it runs").id().to_string();
+    let status = Command::new("kill").args([name, &id]).status();
+    assert!(status.is_ok_and(|status| status.success()), "kill {name}");
+}
+
+#[test]
+fn a_new_generation_a_stalled_consumer_and_its_restart_are_all_got_over() {
+    let (one, two) = (free_port(), free_port());
+    let first = ring(1, one, two);
+    let mut second = ring(2, two, one);
+    let mut there = first.nodes[0].connect();
+    there.call(&["SET", "a", "1"]);
+    let knows = |ring: &Ring, key: &str, word: &str| {
+        Client::try_connect(ring.nodes[0].client)
+            .is_ok_and(|mut client| holding(&mut client, key, "dc1") == word)
+    };
+    wait_until("the filter is there", || knows(&second, "a", "dc1 maybe"));
+
+    // A new generation is another pool to subscribe to; catalog and load go on as they were.
+    let before = followed(&second)["producer_incarnation"].as_u64().expect("a generation");
+    let (status, body) = page(&first.nodes[0], "POST", "/affinity/rebuild");
+    assert_eq!(status, 200, "{body}");
+    there.call(&["SET", "b", "1"]);
+    wait_until("the new generation is followed", || {
+        followed(&second)["producer_incarnation"].as_u64().is_some_and(|now| now > before)
+            && knows(&second, "a", "dc1 maybe")
+            && knows(&second, "b", "dc1 maybe")
+    });
+    let upstream = relay_page(&second)["upstreams"][0].clone();
+    for plane in ["catalog", "readiness", "load"] {
+        assert!(upstream["planes"][plane]["trouble"].is_null(), "{upstream}");
+    }
+
+    // A consumer that stands still is given up, and disturbs nobody; it begins anew.
+    let faults = || {
+        let page = relay_page(&second);
+        let faults = page["upstreams"][0]["faults"].as_object().cloned().unwrap_or_default();
+        faults.values().filter_map(serde_json::Value::as_u64).sum::<u64>()
+    };
+    let before = faults();
+    signal(&second, "-STOP");
+    let mut count = 0;
+    wait_until("its streams are gone", || {
+        let bytes: Vec<u8> =
+            (0..100).flat_map(|n| encode(&["SET", &format!("k{}", count + n), "v"])).collect();
+        there.send(&bytes).expect("sent");
+        (0..100).for_each(|_| assert!(!there.reply().expect("a reply").is_error()));
+        count = (count + 100) % 10_000;
+        let (_, metrics) = get(&first.nodes[0], "/metrics");
+        metrics.contains("torc_relay_streams_open{kind=\"pool\"} 0")
+    });
+    there.call(&["SET", "c", "1"]);
+    there.call(&["DEL", "b"]);
+    signal(&second, "-CONT");
+    wait_until("it catches up", || {
+        knows(&second, "c", "dc1 maybe") && knows(&second, "b", "dc1 no")
+    });
+    assert!(faults() > before);
+
+    // The consumer is killed and comes back: it takes the whole filter first.
+    second.nodes[0].kill();
+    there.call(&["SET", "d", "1"]);
+    second.nodes[0].start();
+    wait_until("it is back", || knows(&second, "d", "dc1 maybe"));
+    assert!(knows(&second, "a", "dc1 maybe") && knows(&second, "never", "dc1 no"));
+    assert_eq!(followed(&second)["snapshots"], 1);
 }
 
 #[test]

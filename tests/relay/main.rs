@@ -16,3 +16,4 @@ mod producer;
 mod python;
 mod scripted;
 mod server;
+mod slow;
