@@ -130,13 +130,21 @@ impl Client {
             },
             b'*' => match usize::try_from(number()?) {
                 Err(_) => Reply::Nil,
-                Ok(len) => Reply::Array((0..len).map(|_| self.reply()).collect::<Result<_, _>>()?),
+                Ok(len) => self.array(len)?,
             },
+            // A map of RESP3, as its keys and values.
+            b'%' => self.array(2 * usize::try_from(number()?).map_err(|_| bad(&text))?)?,
+            b'_' => Reply::Nil,
             other => return Err(bad(&format!("type byte {other:#x}"))),
         })
     }
 
-    fn line(&mut self) -> io::Result<Vec<u8>> {
+    fn array(&mut self, len: usize) -> io::Result<Reply> {
+        Ok(Reply::Array((0..len).map(|_| self.reply()).collect::<Result<_, _>>()?))
+    }
+
+    /// One line, without its end.
+    pub fn line(&mut self) -> io::Result<Vec<u8>> {
         loop {
             let rest = &self.buf[self.at..];
             if let Some(end) = rest.windows(2).position(|w| w == b"\r\n") {

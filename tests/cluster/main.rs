@@ -22,6 +22,7 @@ mod mixed;
 mod newest;
 #[cfg(feature = "relay")]
 mod relay;
+mod reports;
 mod ring;
 mod routed;
 mod wander;
