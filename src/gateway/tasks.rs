@@ -8,6 +8,7 @@ mod list;
 mod numbers;
 mod poll;
 mod view;
+mod wanted;
 
 use super::error::ApiError;
 use super::kv::{Class, KvError, State};

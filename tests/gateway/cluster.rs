@@ -111,10 +111,10 @@ impl Cluster {
     }
 
     /// Posts documents to `movies`, which must be accepted, and waits until they are stored.
-    pub(crate) async fn add(&self, documents: &Value) {
+    pub(crate) async fn add(&self, documents: &Value) -> Value {
         let answer = self.post("/indexes/movies/documents", documents).await;
         assert_eq!(answer.status, 202, "{:?}", answer.json());
-        self.succeeded(&answer).await;
+        self.succeeded(&answer).await
     }
 
     /// The task of a 202 once it is finished.

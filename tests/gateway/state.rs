@@ -80,7 +80,73 @@ async fn a_task_is_what_its_backends_tasks_are() {
     assert_eq!(none["total"], 0);
     let one = cluster.http.get(&format!("/tasks?uids={}", task["uid"])).await.json();
     assert_eq!(one["total"], 1);
-    assert_eq!(cluster.http.get("/tasks?statuses=nope").await.code(), "invalid_task_statuses");
+    let oldest = cluster.http.get("/tasks?reverse=true&limit=2").await.json();
+    assert_eq!(oldest["results"][1]["uid"], uid, "{oldest}");
+    assert_eq!(oldest["next"], task["uid"]);
+    let rest = cluster.http.get(&format!("/tasks?reverse=true&from={uid}")).await.json();
+    assert_eq!((&rest["total"], &rest["results"][0]["uid"]), (&json!(2), &uid));
+}
+
+#[tokio::test]
+async fn listed_tasks_are_those_asked_for() {
+    let cluster = Cluster::start(shape(1, 2)).await;
+    let first = cluster.add(&json!([{"id": "first"}])).await;
+    let other = cluster.post("/indexes/books/documents", &json!([{"id": "b"}])).await;
+    let other = cluster.succeeded(&other).await;
+    let count = async |query: &str| {
+        let listed = cluster.http.get(&format!("/tasks?{query}")).await;
+        assert_eq!(listed.status, 200, "{query}: {:?}", listed.json());
+        listed.json()["total"].clone()
+    };
+    let at = |task: &serde_json::Value, name: &str| task[name].as_str().unwrap().to_owned();
+    let (began, ended) = (at(&first, "enqueuedAt"), at(&other, "finishedAt"));
+    let days = [&began[..10], "2020-01-01", "2999-01-01"];
+    let both = |a: &serde_json::Value, b: &serde_json::Value| format!("uids={a},{b},99999");
+    for (query, expected) in [
+        (String::new(), 2),
+        ("types=DocumentAdditionOrUpdate&statuses=Succeeded".to_owned(), 2),
+        ("types=indexSwap,export,*".replace(",*", ""), 0),
+        ("types=*&statuses=*&indexUids=*&uids=*".to_owned(), 2),
+        ("indexUids=books,none".to_owned(), 1),
+        (both(&first["uid"], &other["uid"]), 2),
+        (format!("uids=mtask-{:05}", first["uid"].as_u64().unwrap()), 1),
+        ("batchUids=0".to_owned(), 0),
+        ("canceledBy=0".to_owned(), 0),
+        (format!("afterEnqueuedAt={began}"), 1),
+        (format!("beforeEnqueuedAt={began}"), 0),
+        (format!("beforeFinishedAt={ended}"), 1),
+        (format!("beforeFinishedAt={}", days[2]), 2),
+        (format!("afterStartedAt={}", days[0]), 0),
+        (format!("afterStartedAt={}&beforeStartedAt={}", days[1], days[2]), 2),
+        ("afterEnqueuedAt=2020-01-01T00:00:00%2B01:00".to_owned(), 2),
+    ] {
+        assert_eq!(count(&query).await, expected, "{query}");
+    }
+    for (query, code, message) in [
+        ("types=nosuch", "invalid_task_types", "`types`: `nosuch` is not a valid task type. Av"),
+        ("types=export,x", "invalid_task_types", "`types[1]`: `x` is not a valid task type."),
+        ("statuses=done", "invalid_task_statuses", "`statuses`: `done` is not a valid task status"),
+        ("uids=cat", "invalid_task_uids", "`uids`: could not parse `cat` as a positive integer"),
+        ("uids=1,cat", "invalid_task_uids", "`uids[1]`: could not parse `cat` as a positive int"),
+        ("indexUids=a%20b", "invalid_index_uid", "`indexUids`: `a b` is not a valid index uid."),
+        ("batchUids=x", "invalid_batch_uids", "`batchUids`: could not parse `x` as a positive"),
+        ("canceledBy=x", "invalid_task_canceled_by", "`canceledBy`: could not parse `x`"),
+        ("limit=x", "invalid_task_limit", "`limit`: could not parse `x` as a positive integer"),
+        ("from=-1", "invalid_task_from", "`from`: could not parse `-1` as a positive integer"),
+        ("reverse=1", "invalid_task_reverse", "`reverse`: could not parse `1` as a boolean"),
+        ("afterEnqueuedAt=2021", "invalid_task_after_enqueued_at", "`2021` is an invalid date-"),
+        ("beforeEnqueuedAt=2021", "invalid_task_before_enqueued_at", "YYYY-MM-DD or RFC 3339"),
+        ("afterStartedAt=x", "invalid_task_after_started_at", "`afterStartedAt`: `x` is an inv"),
+        ("beforeStartedAt=x", "invalid_task_before_started_at", "`beforeStartedAt`: `x` is an"),
+        ("afterFinishedAt=x", "invalid_task_after_finished_at", "`afterFinishedAt`: `x` is an"),
+        ("beforeFinishedAt=x", "invalid_task_before_finished_at", "`beforeFinishedAt`: `x` is"),
+        ("nosuch=1", "bad_request", "Unknown parameter `nosuch`: expected one of `limit`"),
+    ] {
+        let refused = cluster.http.get(&format!("/tasks?{query}")).await;
+        assert_eq!((refused.status, refused.code()), (400, code.to_owned()), "{query}");
+        let said = refused.json()["message"].as_str().unwrap().to_owned();
+        assert!(said.contains(message), "{query}: {said}");
+    }
 }
 
 #[tokio::test]
