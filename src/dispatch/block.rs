@@ -178,6 +178,15 @@ pub(super) fn keys_of(command: &Queued) -> impl Iterator<Item = &[u8]> {
     command.spec.keys_of(&args).filter_map(move |i| args.get(i))
 }
 
+/// A block as a Redis datastore gets it, and how many replies come before the one that counts.
+pub(super) fn piece(commands: &[Queued]) -> (Vec<u8>, u16) {
+    let mut piece = Vec::new();
+    encode::command(&mut piece, [&b"MULTI"[..]]);
+    commands.iter().for_each(|c| piece.extend_from_slice(&c.request.bytes));
+    encode::command(&mut piece, [&b"EXEC"[..]]);
+    (piece, commands.len() as u16 + 1)
+}
+
 impl Dispatcher {
     /// Sends a block to the own datastore.
     pub(super) fn send_block(&mut self, block: Parcel<'_>, leg: &Leg, ticket: Ticket, now: Now) {
@@ -187,7 +196,7 @@ impl Dispatcher {
             let requests: Vec<Args<'_>> = commands.iter().map(|c| c.request.args()).collect();
             let mut out = std::mem::take(&mut self.executed);
             let mut stamping = Stamping::with(block.stamp);
-            embedded.execute_block(&requests, now.wall_ms(), &mut stamping, &mut out);
+            embedded.execute_block(&requests, &[], now.wall_ms(), &mut stamping, &mut out);
             self.answer_executed(out, ticket, Told::by(&stamping), now);
             return;
         }
@@ -196,12 +205,7 @@ impl Dispatcher {
             let failure = Failure::new(FailureKind::StoreNotConnected, Cause::NotConnected);
             return self.answer(ticket, Said::Failed(failure), now);
         };
-        let mut piece = self.spare();
-        encode::command(&mut piece, [&b"MULTI"[..]]);
-        commands.iter().for_each(|c| piece.extend_from_slice(&c.request.bytes));
-        encode::command(&mut piece, [&b"EXEC"[..]]);
-        let ticket = Ticket { skip: commands.len() as u16 + 1, ..ticket };
-        self.enqueue(up, leg.hop, &Frame::Small(&piece), None, ticket, now);
-        self.recycle(piece);
+        let (piece, skip) = piece(&commands);
+        self.enqueue(up, leg.hop, &Frame::Small(&piece), None, Ticket { skip, ..ticket }, now);
     }
 }

@@ -8,7 +8,7 @@
 
 use super::Dispatcher;
 use super::Frame;
-use super::client::ClientId;
+use super::client::{Client, ClientId};
 use super::dedicated::Purpose;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
@@ -29,6 +29,8 @@ pub(super) enum Waits {
     Upstream(UpId),
     /// A key of the embedded store; the number is its place in the line.
     Store(u64),
+    /// The end of a transaction, on the connection on which it watched.
+    Exec(UpId),
 }
 
 /// How long a command wants to wait.
@@ -116,7 +118,7 @@ impl Dispatcher {
     }
 
     /// Reserves the slot of a command whose only answer is the client's, and holds the client.
-    fn reserve_wait(&mut self, ask: &Ask<'_>, now: Now) -> Part {
+    pub(super) fn reserve_wait(&mut self, ask: &Ask<'_>, now: Now) -> Part {
         let (slot, generation) = self.new_slot(ask.owner, Stage::Single, ask.envelope, now);
         if let Owner::Client(client) = ask.owner {
             self.hold(client);
@@ -160,7 +162,7 @@ impl Dispatcher {
                     Patience::Forever => u64::MAX,
                     Patience::Senseless => now.mono_ms() + margin_ms,
                 };
-                self.send_leased(up, frame, Ticket { deadline_ms, ..ticket }, now);
+                self.send_leased(up, frame, None, Ticket { deadline_ms, ..ticket }, now);
             }
             Err(failure) => {
                 self.answer(ticket, Said::Failed(failure), now);
@@ -174,17 +176,18 @@ impl Dispatcher {
         match waits {
             Waits::Upstream(up) => self.close_leased(up),
             Waits::Store(place) => self.leave_line(place),
+            Waits::Exec(up) => self.leave_lease(up),
         }
     }
 
     /// True while a client waits for a key: nothing is owed to it but that.
     pub fn waits_for_key(&self, id: ClientId) -> bool {
-        self.clients.get(id.0 as usize).is_some_and(|client| client.waits.is_some())
+        self.clients.get(id.0 as usize).is_some_and(Client::waits_for_key)
     }
 
     /// Clients that wait for a key.
     pub fn waiting(&self) -> usize {
-        self.clients.iter().filter(|(_, client)| client.waits.is_some()).count()
+        self.clients.iter().filter(|(_, client)| client.waits_for_key()).count()
     }
 }
 

@@ -57,7 +57,11 @@ impl Dispatcher {
         match &mut slot.stage {
             Stage::Task(task) if slot.generation == part.generation => match task.as_mut() {
                 Task::Chase(chase) => chase.report.take(),
-                Task::Ring(_) | Task::AllNodes(_) | Task::Primary(_) | Task::Replicas(_) => None,
+                Task::Ring(_)
+                | Task::AllNodes(_)
+                | Task::Primary(_)
+                | Task::Replicas(_)
+                | Task::Watch(_) => None,
             },
             _ => None,
         }

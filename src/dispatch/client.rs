@@ -6,6 +6,7 @@ use super::blocking::Waits;
 use super::multi::{Multi, Shapes};
 use super::secure::IncomingSecurity;
 use super::upstream::UpId;
+use super::watch::Watch;
 use crate::proto::dnode::{Ext, Header, HeaderDecoder};
 use crate::proto::memcache::decode::McDecoder;
 use crate::proto::outbuf::OutBuf;
@@ -80,6 +81,8 @@ pub(super) struct Client {
     pub(super) exec_shapes: VecDeque<Shapes>,
     /// Not served further until the first replica of its write has answered.
     pub(super) held: bool,
+    /// What it watches.
+    pub(super) watch: Option<Box<Watch>>,
     /// What it waits for, while a command that may wait is served.
     pub(super) waits: Option<Waits>,
     /// The upstream whose output must drain first.
@@ -108,6 +111,7 @@ impl Client {
             multi: None,
             exec_shapes: VecDeque::new(),
             held: false,
+            watch: None,
             waits: None,
             blocked_on: None,
             session: None,
@@ -117,6 +121,11 @@ impl Client {
     /// Bytes of replies held for it, in its output or parked.
     pub(super) fn owed_bytes(&self) -> usize {
         self.out.len() + self.parked_bytes
+    }
+
+    /// True while nothing but a key is waited for.
+    pub(super) fn waits_for_key(&self) -> bool {
+        matches!(self.waits, Some(Waits::Upstream(_) | Waits::Store(_)))
     }
 
     /// The client's notes about itself, made on first use.

@@ -1,8 +1,9 @@
-//! Connections that serve one client at a time, for commands that wait at the owner of a key
-//! (decision F4). Nothing that waits may stand on a shared connection.
+//! Connections that serve one client at a time: for commands that wait at the owner of a key
+//! (decision F4), and for what a client watches there (decision F3). Nothing that waits may stand
+//! on a shared connection.
 //!
 //! ```text
-//! connecting --open--> leased --answered--> idle --the next client--> leased
+//! connecting --open--> leased --answered, watches no more--> idle --the next client--> leased
 //!      any --lost, the client left, the deadline passed--> closed
 //! ```
 //!
@@ -19,6 +20,7 @@ use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame};
 use crate::proto::dnode::{Ext, MsgType, VERSION_C};
 use crate::ring::PeerIdx;
+use crate::stamp::Stamp;
 
 /// Clients of one worker that wait at one peer at most.
 const PEER_WAITS_MAX: usize = 64;
@@ -26,14 +28,23 @@ const PEER_WAITS_MAX: usize = 64;
 /// Clients of one worker that wait at the own datastore at most, those of other nodes included.
 const STORE_WAITS_MAX: usize = 1024;
 
+/// Clients of one worker that watch keys at one peer, or at the own datastore, at most.
+const WATCHES_MAX: usize = 64;
+
 /// Connections of one worker that are kept while nobody uses them.
 const IDLE_MAX: usize = 16;
 
 /// What a connection is held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
+    /// For whoever comes next.
+    Idle,
     /// Until its one request is answered.
     Wait,
+    /// Until its client watches nothing any more.
+    Watch,
+    /// Until its transaction is answered, even if its client leaves.
+    Exec,
 }
 
 /// Who has a dedicated connection.
@@ -43,7 +54,7 @@ pub(super) struct Lease {
     client: Option<u32>,
     purpose: Purpose,
     /// What is sent once it is connected.
-    pending: Option<(Vec<u8>, Ticket)>,
+    pending: Option<(Vec<u8>, Option<Stamp>, Ticket)>,
 }
 
 impl Dispatcher {
@@ -68,8 +79,9 @@ impl Dispatcher {
             return Ok(up);
         }
         let limit = match (purpose, target) {
-            (Purpose::Wait, Target::Store) => STORE_WAITS_MAX,
-            (Purpose::Wait, Target::Peer(_)) => PEER_WAITS_MAX,
+            (Purpose::Watch | Purpose::Exec, _) => WATCHES_MAX,
+            (Purpose::Wait | Purpose::Idle, Target::Store) => STORE_WAITS_MAX,
+            (Purpose::Wait | Purpose::Idle, Target::Peer(_)) => PEER_WAITS_MAX,
         };
         let same = |up: &Upstream| {
             up.target == target && up.lease.as_ref().is_some_and(|l| l.purpose == purpose)
@@ -91,10 +103,17 @@ impl Dispatcher {
 
     /// Sends a request on a leased connection, at once or when it is connected. The ticket has its
     /// own deadline.
-    pub(super) fn send_leased(&mut self, id: UpId, frame: &Frame<'_>, ticket: Ticket, now: Now) {
+    pub(super) fn send_leased(
+        &mut self,
+        id: UpId,
+        frame: &Frame<'_>,
+        stamp: Option<Stamp>,
+        ticket: Ticket,
+        now: Now,
+    ) {
         let up = &mut self.ups[id.0 as usize];
         if !up.up {
-            let pending = Some((frame.as_slice().to_vec(), ticket));
+            let pending = Some((frame.as_slice().to_vec(), stamp, ticket));
             up.lease.as_mut().expect("a leased connection").pending = pending;
             return;
         }
@@ -111,7 +130,8 @@ impl Dispatcher {
                     true => self.counters.requests_peer += 1,
                     false => self.counters.requests_remote += 1,
                 }
-                up.put_request(dnode_id, MsgType::Req, VERSION_C, Ext::default(), frame);
+                let ext = Ext { stamp, ..Ext::default() };
+                up.put_request(dnode_id, MsgType::Req, VERSION_C, ext, frame);
             }
         }
     }
@@ -119,23 +139,47 @@ impl Dispatcher {
     /// Sends what waited for the connection.
     pub(super) fn send_pending(&mut self, id: UpId, now: Now) {
         let lease = &mut self.ups[id.0 as usize].lease;
-        if let Some((bytes, ticket)) = lease.as_mut().and_then(|lease| lease.pending.take()) {
-            self.send_leased(id, &Frame::Small(&bytes), ticket, now);
+        let pending = lease.as_mut().and_then(|lease| lease.pending.take());
+        if let Some((bytes, stamp, ticket)) = pending {
+            self.send_leased(id, &Frame::Small(&bytes), stamp, ticket, now);
         }
     }
 
-    /// After a reply on a dedicated connection: its client goes on, and when it was a wait,
-    /// another one may have the connection.
+    /// After a reply on a dedicated connection: its client goes on, and unless it watches, another
+    /// one may have the connection.
     pub(super) fn settle_lease(&mut self, id: UpId) {
         let Some(up) = self.ups.get(id.0 as usize) else { return };
         let Some(lease) = up.lease.as_ref().filter(|_| up.in_flight() == 0) else { return };
-        let Some(client) = lease.client.filter(|_| lease.pending.is_none()) else { return };
-        let purpose = lease.purpose;
-        if purpose == Purpose::Wait {
-            self.clients[client as usize].waits = None;
-            self.make_idle(id);
+        if lease.pending.is_some() {
+            return;
         }
-        self.let_go(Owner::Client(client));
+        let (client, purpose) = (lease.client, lease.purpose);
+        match (purpose, client) {
+            (Purpose::Idle, _) => return,
+            (Purpose::Watch, Some(client)) => self.note_watching(client),
+            (Purpose::Wait | Purpose::Exec, Some(client)) => {
+                self.clients[client as usize].waits = None;
+                self.make_idle(id);
+            }
+            (Purpose::Wait | Purpose::Watch | Purpose::Exec, None) => self.make_idle(id),
+        }
+        if let Some(client) = client {
+            self.let_go(Owner::Client(client));
+        }
+    }
+
+    /// What a connection is held for from now on.
+    pub(super) fn set_purpose(&mut self, id: UpId, purpose: Purpose) {
+        if let Some(lease) = &mut self.ups[id.0 as usize].lease {
+            lease.purpose = purpose;
+        }
+    }
+
+    /// The client of a connection is gone; what it asked is carried out.
+    pub(super) fn leave_lease(&mut self, id: UpId) {
+        if let Some(lease) = self.ups.get_mut(id.0 as usize).and_then(|up| up.lease.as_mut()) {
+            lease.client = None;
+        }
     }
 
     /// Keeps a connection for the next client, or closes it when enough are kept.
@@ -145,7 +189,7 @@ impl Dispatcher {
             return self.close_leased(id);
         }
         if let Some(lease) = &mut up.lease {
-            lease.client = None;
+            (lease.client, lease.purpose) = (None, Purpose::Idle);
         }
         self.idle_ups.push(id);
     }
@@ -157,7 +201,7 @@ impl Dispatcher {
         if up.up {
             self.counters.upstreams_up -= 1;
         }
-        let pending = up.lease.take().and_then(|lease| lease.pending).map(|(_, ticket)| ticket);
+        let pending = up.lease.take().and_then(|lease| lease.pending).map(|(.., ticket)| ticket);
         let tickets: Vec<Ticket> = up.drain().map(|(ticket, _)| ticket).chain(pending).collect();
         for ticket in tickets {
             let waits = |s: &super::slot::Slot| s.generation == ticket.generation;
@@ -177,7 +221,7 @@ impl Dispatcher {
             Target::Store => Failure::new(FailureKind::StoreNotConnected, cause),
             Target::Peer(peer) => Failure::new(FailureKind::PeerNotConnected, cause).at(peer),
         };
-        if let Some((_, ticket)) = lease.pending.take() {
+        if let Some((.., ticket)) = lease.pending.take() {
             self.answer(ticket, Said::Failed(failure), now);
         }
         if let Some(client) = client {
@@ -188,7 +232,9 @@ impl Dispatcher {
 
     fn end_lease(&mut self, client: u32, purpose: Purpose) {
         match purpose {
-            Purpose::Wait => self.clients[client as usize].waits = None,
+            Purpose::Idle => {}
+            Purpose::Wait | Purpose::Exec => self.clients[client as usize].waits = None,
+            Purpose::Watch => self.lose_watch(client),
         }
         self.let_go(Owner::Client(client));
     }

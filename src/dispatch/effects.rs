@@ -205,7 +205,7 @@ impl Dispatcher {
         now: Now,
     ) {
         let (part, first) = self.reserve_primary(view, spec, (request, plan), now);
-        let stamp = self.primary(part).and_then(|primary| primary.stamp);
+        let stamp = self.primary_stamp(part);
         let parcel = Parcel { frame, args: request.args, stamp };
         self.ask_node(view, first, spec, parcel, part, now);
     }
@@ -220,9 +220,7 @@ impl Dispatcher {
         now: Now,
     ) -> (Part, PeerIdx) {
         self.counters.missed_writes += plan.missed.len() as u64;
-        let local = |leg: &&Leg| leg.hop != Hop::Forward;
-        let in_order = plan.legs.iter().filter(local).min_by_key(|leg| leg.rack);
-        let first = *in_order.expect("a plan without a local replica is an error");
+        let first = first_leg(plan);
         let others = plan.legs.iter().filter(|leg| **leg != first);
         let stamp = self.new_stamp(view, now);
         let primary = Primary {
@@ -366,12 +364,21 @@ impl Dispatcher {
         }
     }
 
+    /// The stamp of a write that runs on one replica first.
+    pub(super) fn primary_stamp(&mut self, part: Part) -> Option<Stamp> {
+        self.primary(part).and_then(|primary| primary.stamp)
+    }
+
     fn primary(&mut self, part: Part) -> Option<&mut Primary> {
         let slot = self.slots.get_mut(part.slot as usize)?;
         match &mut slot.stage {
             Stage::Task(task) if slot.generation == part.generation => match task.as_mut() {
                 Task::Primary(primary) => Some(primary),
-                Task::Ring(_) | Task::AllNodes(_) | Task::Chase(_) | Task::Replicas(_) => None,
+                Task::Ring(_)
+                | Task::AllNodes(_)
+                | Task::Chase(_)
+                | Task::Replicas(_)
+                | Task::Watch(_) => None,
             },
             _ => None,
         }
@@ -441,6 +448,13 @@ impl Primary {
             (Outcome::Met | Outcome::Pending, _) => Next::Wait,
         }
     }
+}
+
+/// The replica that runs a write first: the same for every coordinator of a datacenter.
+pub(super) fn first_leg(plan: &Plan) -> Leg {
+    let local = |leg: &&Leg| leg.hop != Hop::Forward;
+    let in_order = plan.legs.iter().filter(local).min_by_key(|leg| leg.rack);
+    *in_order.expect("a plan without a local replica is an error")
 }
 
 /// The version in the text of INFO.

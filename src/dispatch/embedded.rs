@@ -11,26 +11,45 @@ pub trait Embedded: Send + Sync {
     /// what it found.
     fn execute(&self, args: &Args<'_>, wall_ms: u64, stamping: &mut Stamping, out: &mut OutBuf);
 
-    /// Runs several requests and appends one array with a reply each, errors in place. By default
-    /// one after the other; a store that others use meanwhile must let nobody in between.
+    /// Runs several requests and appends one array with a reply each, errors in place; or a null
+    /// array when a watched key has another version. By default one after the other; a store that
+    /// others use meanwhile must let nobody in between.
     fn execute_block(
         &self,
         requests: &[Args<'_>],
+        watched: &[Watched],
         wall_ms: u64,
         stamping: &mut Stamping,
         out: &mut OutBuf,
     ) {
+        if watched.iter().any(|w| self.version_of(&w.key, wall_ms) != w.version) {
+            return out.put(b"*-1\r\n");
+        }
         encode::array(out.tail_mut(), requests.len());
         requests.iter().for_each(|args| self.execute(args, wall_ms, stamping, out));
     }
 
+    /// A number that changes whenever a key does; 0 while it has no value.
+    fn version_of(&self, key: &[u8], wall_ms: u64) -> u64;
+
     /// Whether a key has a value.
-    fn holds(&self, key: &[u8], wall_ms: u64) -> bool;
+    fn holds(&self, key: &[u8], wall_ms: u64) -> bool {
+        self.version_of(key, wall_ms) != 0
+    }
 
     /// The line of those who wait for keys; none where no command waits.
     fn line(&self) -> Option<&dyn KeyLine> {
         None
     }
+}
+
+/// A key under WATCH.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What [`Embedded::version_of`] gave when its client began to watch.
+    pub version: u64,
 }
 
 /// Clients that wait for keys of an embedded store to appear, those of all workers.

@@ -71,7 +71,10 @@ impl Dispatcher {
                 encode::simple(out, b"OK");
                 self.clients[id.0 as usize].closing = true;
             }
-            "reset" => self.reset_client(view, id, out),
+            "reset" => {
+                self.unwatch(id, now);
+                self.reset_client(view, id, out);
+            }
             "select" => select(&args, out),
             "time" => {
                 encode::array(out, 2);

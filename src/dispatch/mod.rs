@@ -14,12 +14,12 @@
 //!    multi-key command (`fragment.rs`) is filled in.
 //! 5. The reply is appended to the client's output if it is its turn, else parked.
 //!
-//! Commands that need many nodes, or one after another, are [`task`]s: a value in the slot that
-//! is fed each answer (`ringwide.rs`, `allnodes.rs`, `effects.rs`). A transaction is queued
-//! (`multi.rs`) and travels as one request (`block.rs`). What may wait for a key does so apart from
-//! the shared connections (`blocking.rs`, `waiting.rs`, `dedicated.rs`, `chase.rs`). A node of the
-//! reference gets a command it does not know in another form, or the command is refused before
-//! anybody runs it (`send.rs`).
+//! Commands that need many nodes, or one after another, are [`task`]s: a value in the slot that is
+//! fed each answer (`ringwide.rs`, `allnodes.rs`, `effects.rs`). A transaction is queued
+//! (`multi.rs`) and travels as one request (`block.rs`). What watches keys or may wait for one
+//! does so apart from the shared connections (`watch.rs`, `blocking.rs`, `waiting.rs`,
+//! `dedicated.rs`, `chase.rs`). A node of the reference gets a command it does not know in another
+//! form, or the command is refused before anybody runs it (`send.rs`).
 //!
 //! # Invariants
 //!
@@ -70,6 +70,7 @@ mod task;
 mod timers;
 mod upstream;
 mod waiting;
+mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -79,7 +80,7 @@ use slab::Slab;
 
 pub use client::{ClientId, ClientKind};
 pub use counters::{Counters, LATENCY_BUCKETS, Latency};
-pub use embedded::{Embedded, KeyLine};
+pub use embedded::{Embedded, KeyLine, Watched};
 pub use secure::{LinkRefused, LinkRng, Security};
 pub use upstream::{Target, UpId, UpstreamError};
 
@@ -267,6 +268,9 @@ impl Dispatcher {
         }
         if let Some(waits) = client.waits {
             self.cancel_wait(waits);
+        }
+        if let Some(watch) = client.watch {
+            self.drop_watch(*watch);
         }
         client.out.clear();
         if let Some(spare) = client.out.reclaim() {

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A command that cannot be part of it (unknown, keys of another owner, one that waits) is
-//! refused when it comes, and EXEC then discards the whole, as Redis does. WATCH is not offered.
+//! refused when it comes, and EXEC then discards the whole, as Redis does. A client that watches is
+//! in `watch.rs`.
 
 use super::block::{self, Queued};
 use super::client::ClientId;
@@ -114,6 +115,7 @@ impl Dispatcher {
         view: &View,
         id: ClientId,
         spec: &'static CommandSpec,
+        args: Args<'_>,
         now: Now,
     ) {
         let open = self.clients[id.0 as usize].multi.is_some();
@@ -126,13 +128,15 @@ impl Dispatcher {
             ("exec", true) => self.exec(view, id, now),
             ("discard", true) => {
                 self.clients[id.0 as usize].multi = None;
+                self.unwatch(id, now);
                 self.say_ok(id, now);
             }
             ("watch", true) => self.reply_error(id, "ERR WATCH inside MULTI is not allowed", now),
-            ("unwatch", _) => self.say_ok(id, now),
-            ("watch", false) => {
-                self.reply_error(id, "ERR 'watch' is not supported by this node", now);
+            ("unwatch", _) => {
+                self.unwatch(id, now);
+                self.say_ok(id, now);
             }
+            ("watch", false) => self.serve_watch(view, id, args, now),
             (name, _) => {
                 let text = format!("ERR {} without MULTI", name.to_ascii_uppercase());
                 self.reply_error(id, &text, now);
@@ -147,9 +151,11 @@ impl Dispatcher {
     fn exec(&mut self, view: &View, id: ClientId, now: Now) {
         let multi = self.clients[id.0 as usize].multi.take().unwrap_or_default();
         if multi.failed {
+            self.unwatch(id, now);
             return self.reply_error(id, ABORTED, now);
         }
-        if multi.commands.is_empty() {
+        let watches = self.clients[id.0 as usize].watch.is_some();
+        if multi.commands.is_empty() && !watches {
             return self.reply_in_turn(id.0, Envelope::default(), Said::Reply(b"*0\r\n"), now);
         }
         // The ring may be another one by now.
@@ -161,6 +167,7 @@ impl Dispatcher {
         self.count_request(op);
         let several = spans.then(|| Failure::new(FailureKind::KeysSpanNodes, Cause::SeveralOwners));
         if let Some(failure) = several.or_else(|| self.forbidden(view, op)) {
+            self.unwatch(id, now);
             return self.reply_in_turn(id.0, Envelope::default(), Said::Failed(failure), now);
         }
         let spec = table::lookup(block::NAME).expect("a command of the table");
@@ -188,6 +195,9 @@ impl Dispatcher {
             envelope: Envelope { exec: client.resp3, shape: Shape::Same, ..Envelope::default() },
         };
         let key = multi.commands.iter().flat_map(block::keys_of).next();
+        if watches {
+            return self.ask_watched(view, &written, (&request, key), now);
+        }
         self.ask_block(view, &written, (&request, key), block::has_primary(&multi.commands), now);
     }
 

@@ -56,6 +56,27 @@ fn memcache_body(found: Option<McDecoded>) -> Result<Option<Body>, ()> {
     }
 }
 
+/// What a link is opened for by another torc node, for one client.
+enum Apart {
+    /// It may wait for a key.
+    Waits(&'static CommandSpec),
+    /// It concerns what the client watches, if it watches anything.
+    Watches,
+}
+
+/// Most requests are not looked up for it: their names begin otherwise.
+fn apart(view: &View, args: &Args<'_>) -> Option<Apart> {
+    match args.get(0)?.first()? {
+        b'b' | b'B' | b'x' | b'X' => {
+            let spec = table::find(args, &view.settings.modules).ok();
+            let waits = |spec: &&CommandSpec| spec.routing_of(args) == Routing::Blocking;
+            spec.filter(waits).map(Apart::Waits)
+        }
+        b'w' | b'W' | b'u' | b'U' | b't' | b'T' => Some(Apart::Watches),
+        _ => None,
+    }
+}
+
 /// The key of a memcache request that is to be fanned out (type 4).
 fn memcache_key<'a>(header: &Header, request: &McRequest, args: &Args<'a>) -> Option<&'a [u8]> {
     let fan_out = header.msg_type() == MsgType::ReqForward;
@@ -171,7 +192,62 @@ impl Dispatcher {
         now: Now,
     ) -> Result<bool, Stop> {
         let body_at = *pos + header.len;
-        let body = &buf[body_at..];
+        let Some(found) = self.find_body(view, id, &buf[body_at..], spans)? else {
+            return Ok(false);
+        };
+        let body = &buf[body_at..body_at + found.len];
+        if self.full_ups > 0 {
+            let frame = Frame::Small(body);
+            let ask = self.peer_ask(id, &header, &frame, spans, &found);
+            if let Some(up) = self.would_block(view, &ask) {
+                self.block(id, up);
+                return Err(Stop::Blocked);
+            }
+        }
+        self.peer_in(id).header = None;
+        self.counters.peer_requests_in += 1;
+        let stamp = self.stamp_of_peer(view, id, now);
+        let args = Args::new(body, spans);
+        let refusal = self.refusal(view, &header, &args, &found);
+        let as_it_came = refusal.is_none() && found.memcache.is_none_or(|request| request.plain);
+        if found.len >= SHARE_MIN && as_it_came {
+            let mut whole = cut(buf, pos, header.len + found.len);
+            whole.advance(header.len);
+            let frame = Frame::Large(whole);
+            let ask = Ask { stamp, ..self.peer_ask(id, &header, &frame, spans, &found) };
+            self.serve_of_peer(view, ask, now);
+            return Ok(true);
+        }
+        let frame = Frame::Small(body);
+        match (&refusal, &found.memcache) {
+            (Some(refusal), _) => self.refuse_request(id, &header, &found, refusal, now),
+            (None, Some(request)) if !request.plain => {
+                let mut plain = self.spare();
+                plain.clear();
+                forward::write(request, &args, None, &mut plain);
+                let plain_frame = Frame::Small(&plain);
+                // The key is looked for in the bytes that came.
+                let ask = self.peer_ask(id, &header, &frame, spans, &found);
+                self.ask(view, &Ask { frame: &plain_frame, stamp, ..ask }, now);
+                self.recycle(plain);
+            }
+            (None, _) => {
+                let ask = Ask { stamp, ..self.peer_ask(id, &header, &frame, spans, &found) };
+                self.serve_of_peer(view, ask, now);
+            }
+        }
+        *pos = body_at + found.len;
+        Ok(true)
+    }
+
+    /// The request at the beginning of `body`, once it is whole.
+    fn find_body(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        body: &[u8],
+        spans: &mut Vec<Span>,
+    ) -> Result<Option<Body>, Stop> {
         let found = match &mut self.clients[id.0 as usize].decoder {
             // A line of text in place of an array is a frame without body, before the next one.
             Decoder::Resp(_) if body.first().is_some_and(|b| *b != b'*') => Err(()),
@@ -183,63 +259,17 @@ impl Dispatcher {
                 decoder.decode(body, &limits(view), spans).map_err(|_| ()).and_then(memcache_body)
             }
         };
-        let found = match found {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok(false),
-            Err(()) => return Err(self.drop_link(id)),
-        };
-        let len = found.len;
-        if self.full_ups > 0 {
-            let frame = Frame::Small(&body[..len]);
-            let ask = self.peer_ask(id, &header, &frame, spans, &found);
-            if let Some(up) = self.would_block(view, &ask) {
-                self.block(id, up);
-                return Err(Stop::Blocked);
-            }
+        found.map_err(|()| self.drop_link(id))
+    }
+
+    /// Serves one request of another node.
+    fn serve_of_peer(&mut self, view: &View, ask: Ask<'_>, now: Now) {
+        self.note_scripts(&ask.args);
+        match apart(view, &ask.args) {
+            Some(Apart::Waits(spec)) => self.serve_blocking_of_peer(view, spec, &ask, now),
+            Some(Apart::Watches) if self.serve_watching_of_peer(view, &ask, now) => {}
+            Some(Apart::Watches) | None => self.ask(view, &self.with_clock(ask, now), now),
         }
-        self.peer_in(id).header = None;
-        self.counters.peer_requests_in += 1;
-        let stamp = self.stamp_of_peer(view, id, now);
-        let args = Args::new(&body[..len], spans);
-        if let Some(refusal) = self.refusal(view, &header, &args, &found) {
-            self.refuse_request(id, &header, &found, &refusal, now);
-            *pos = body_at + len;
-            return Ok(true);
-        }
-        if let Some(request) = found.memcache.filter(|m| !m.plain) {
-            let mut plain = self.spare();
-            plain.clear();
-            forward::write(&request, &Args::new(&body[..len], spans), None, &mut plain);
-            let frame = Frame::Small(&plain);
-            let mut ask = self.peer_ask(id, &header, &frame, &[], &found);
-            // The key is looked for in the bytes that came.
-            ask.args = Args::new(&body[..len], spans);
-            ask.key = memcache_key(&header, &request, &ask.args);
-            ask.stamp = stamp;
-            self.ask(view, &ask, now);
-            self.recycle(plain);
-            *pos = body_at + len;
-            return Ok(true);
-        }
-        self.note_scripts(&Args::new(&body[..len], spans));
-        if let Some(spec) = self.may_wait(&Args::new(&body[..len], spans), &found) {
-            let frame = Frame::Small(&buf[body_at..body_at + len]);
-            let ask = self.peer_ask(id, &header, &frame, spans, &found);
-            self.serve_blocking_of_peer(view, spec, &ask, now);
-            *pos = body_at + len;
-        } else if len < SHARE_MIN {
-            let frame = Frame::Small(&buf[body_at..body_at + len]);
-            let ask = Ask { stamp, ..self.peer_ask(id, &header, &frame, spans, &found) };
-            self.ask(view, &self.with_clock(ask, now), now);
-            *pos = body_at + len;
-        } else {
-            let mut whole = cut(buf, pos, header.len + len);
-            whole.advance(header.len);
-            let frame = Frame::Large(whole);
-            let ask = Ask { stamp, ..self.peer_ask(id, &header, &frame, spans, &found) };
-            self.ask(view, &ask, now);
-        }
-        Ok(true)
     }
 
     /// Why a request of another node must not reach the datastore.
@@ -276,6 +306,8 @@ impl Dispatcher {
             }
             // The heartbeat (decision E1).
             Routing::Node if spec.name == "ping" => None,
+            // The same for each client that watches (decision F3).
+            Routing::Transaction if matches!(spec.name, "watch" | "unwatch") => None,
             Routing::Node | Routing::Transaction | Routing::Refused(_) | Routing::Hangup => {
                 let words = format!("ERR '{}' is not served on a link between nodes", spec.name);
                 Some(Refusal::words(&words))
@@ -307,18 +339,6 @@ impl Dispatcher {
             return None;
         }
         self.forbidden(view, op).map(Refusal::State)
-    }
-
-    /// The row of a request that may wait for a key.
-    fn may_wait(&self, args: &Args<'_>, found: &Body) -> Option<&'static CommandSpec> {
-        // Most requests are not looked up for it: their names begin otherwise.
-        let begins = args.get(0).and_then(|name| name.first());
-        if !begins.is_some_and(|b| matches!(b, b'b' | b'B' | b'x' | b'X')) {
-            return None;
-        }
-        let spec = table::find(args, &self.view.settings.modules).ok();
-        let waits = |spec: &&CommandSpec| spec.routing_of(args) == Routing::Blocking;
-        spec.filter(waits).filter(|_| found.memcache.is_none())
     }
 
     /// Type 3 goes straight to the datastore: no second hashing, no bounce. Type 4 is hashed

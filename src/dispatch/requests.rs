@@ -271,7 +271,7 @@ impl Dispatcher {
             }
             Routing::AllNodes => self.serve_all_nodes(view, id, frame, spec, args, now),
             Routing::Ring => self.serve_ring(view, id, frame, spec, args, now),
-            Routing::Transaction => self.serve_transaction(view, id, spec, now),
+            Routing::Transaction => self.serve_transaction(view, id, spec, args, now),
             Routing::Blocking => self.serve_blocking(view, id, frame, spec, args, now),
         }
     }
@@ -343,6 +343,11 @@ impl Dispatcher {
         self.count_request(request.op);
         if let Some(failure) = self.forbidden(view, request.op) {
             return self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
+        }
+        let watches = self.clients[id.0 as usize].watch.is_some();
+        if watches && request.op == Op::Read && self.read_where_watched(view, &request, frame, now)
+        {
+            return;
         }
         if request.op == Op::Write && route::is_on(view) {
             self.note_written(view, &request, now);

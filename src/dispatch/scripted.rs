@@ -149,7 +149,16 @@ impl Scripted {
         String::from_utf8(self.flush()).expect("text")
     }
 
+    /// True when there is a connection of that name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.find_up(name).is_some()
+    }
+
     fn up_of(&self, name: &str) -> UpId {
+        self.find_up(name).expect("an upstream of that name")
+    }
+
+    fn find_up(&self, name: &str) -> Option<UpId> {
         let view = Arc::clone(self.node.view());
         // A connection of a client's own is called `own NAME`.
         let (own, name) = match name.strip_prefix("own ") {
@@ -165,12 +174,7 @@ impl Scripted {
             None => false,
         };
         let open = |up: &UpId| self.node.ups.contains(up.0 as usize);
-        self.far
-            .keys()
-            .map(|key| UpId(*key))
-            .filter(open)
-            .find(is)
-            .expect("an upstream of that name")
+        self.far.keys().map(|key| UpId(*key)).filter(open).find(is)
     }
 
     /// What `name` (a peer, or `store`) was sent since, as `type WORD WORD`; the datastore's

@@ -396,7 +396,7 @@ impl Dispatcher {
 
     /// The connection a client's requests for `peer` use: always the same one while it is up,
     /// so that they stay in order.
-    fn pick(&self, peer: PeerIdx, owner: Owner) -> Option<UpId> {
+    pub(super) fn pick(&self, peer: PeerIdx, owner: Owner) -> Option<UpId> {
         let ups = self.links.of(peer);
         let start = match owner {
             _ if ups.len() == 1 => 0,

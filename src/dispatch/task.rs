@@ -18,6 +18,7 @@ use super::slot::{Envelope, Owner, Stage};
 use super::stamps::Told;
 use super::upstream::Ticket;
 use super::view::{Now, View};
+use super::watch::Catching;
 use super::{Dispatcher, Frame, block};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::TowardC;
@@ -40,6 +41,8 @@ pub(super) enum Task {
     Replicas(Replicas),
     /// An effect that one replica may not be ready for.
     Chase(Chase),
+    /// A WATCH behind what its client wrote.
+    Watch(Catching),
 }
 
 /// What a task does next.
@@ -57,6 +60,8 @@ pub(super) enum Next {
     Spread(Vec<Written>),
     /// The question is put again after so many milliseconds.
     Later(u64),
+    /// The client's keys are watched.
+    Watch,
 }
 
 /// A question a task puts to one node: a slot, its generation and the part it is for.
@@ -166,10 +171,11 @@ impl Dispatcher {
             Task::Primary(primary) => primary.take(part.part, said),
             Task::Replicas(replicas) => replicas.take(part.part, said),
             Task::Chase(chase) => chase.take(said),
+            Task::Watch(catching) => catching.take(&said),
         };
-        if part.part == 0 && matches!(task.as_ref(), Task::Primary(_)) {
+        if part.part == 0 && matches!(task.as_ref(), Task::Primary(_) | Task::Watch(_)) {
             let owner = slot.owner;
-            if !matches!(next, Next::Spread(_)) {
+            if !matches!(next, Next::Spread(_) | Next::Watch) {
                 self.let_go(owner);
             }
         }
@@ -188,6 +194,7 @@ impl Dispatcher {
             Next::Again => self.ask_owners(part, now),
             Next::Spread(effects) => self.spread(part, &effects, now),
             Next::Later(pause_ms) => self.chase_later(part, pause_ms, now),
+            Next::Watch => self.watch_caught_up(part, now),
         }
     }
 }

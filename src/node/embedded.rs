@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::dispatch::view::Protocol;
-use crate::dispatch::{Embedded, KeyLine};
+use crate::dispatch::{Embedded, KeyLine, Watched};
 use crate::proto::args::Args;
 use crate::proto::memcache::decode::{McDecoded, McDecoder, McLimits};
 use crate::proto::outbuf::OutBuf;
@@ -26,15 +26,16 @@ impl Embedded for MemoryStore {
     fn execute_block(
         &self,
         requests: &[Args<'_>],
+        watched: &[Watched],
         wall_ms: u64,
         stamping: &mut Stamping,
         out: &mut OutBuf,
     ) {
-        MemoryStore::execute_block(self, requests, &[], wall_ms, stamping, out);
+        MemoryStore::execute_block(self, requests, watched, wall_ms, stamping, out);
     }
 
-    fn holds(&self, key: &[u8], wall_ms: u64) -> bool {
-        self.version_of(key, wall_ms) != 0
+    fn version_of(&self, key: &[u8], wall_ms: u64) -> u64 {
+        MemoryStore::version_of(self, key, wall_ms)
     }
 
     fn line(&self) -> Option<&dyn KeyLine> {
@@ -82,7 +83,7 @@ impl Embedded for Memcache {
         }
     }
 
-    fn holds(&self, key: &[u8], wall_ms: u64) -> bool {
-        self.0.version_of(key, wall_ms) != 0
+    fn version_of(&self, key: &[u8], wall_ms: u64) -> u64 {
+        self.0.version_of(key, wall_ms)
     }
 }

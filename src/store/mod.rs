@@ -84,7 +84,6 @@ use waiters::Woken;
 
 pub use events::PresenceEvent;
 pub use settings::{Eviction, StoreCounters, StoreSettings};
-pub use transaction::Watched;
 pub use waiters::WaitToken;
 
 /// A shard on cache lines of its own.

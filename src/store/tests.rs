@@ -1,6 +1,7 @@
 //! The store as its callers use it, under an explicit clock.
 
 use super::*;
+use crate::dispatch::Watched;
 use crate::proto::args::Span;
 use crate::stamp::Stamp;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,5 +1,6 @@
 //! Several commands as one: EXEC with what WATCH needs, and the blocking pops.
 
+use crate::dispatch::Watched;
 use crate::proto::args::Args;
 use crate::proto::outbuf::OutBuf;
 
@@ -10,15 +11,6 @@ use super::shard::Record;
 use super::waiters::WaitToken;
 use super::{MemoryStore, SHARDS, ShardSet, reply};
 use crate::stamp::Stamping;
-
-/// A key under WATCH and the version it had.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watched {
-    /// The key.
-    pub key: Box<[u8]>,
-    /// What [`MemoryStore::version_of`] gave when the client began to watch.
-    pub version: u64,
-}
 
 impl MemoryStore {
     /// A number that changes whenever the key does; 0 while it is absent.

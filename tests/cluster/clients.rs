@@ -10,7 +10,8 @@ use std::process::Command;
 use crate::ring::redis_process;
 use crate::ring::{Layout, Ring, Store, free_port, memcached_bin, memcached_process, redis_bin};
 
-fn libraries(test: &str) -> Option<PathBuf> {
+/// The folder of client libraries, or `None` with a line that says so.
+pub fn libraries(test: &str) -> Option<PathBuf> {
     let found = std::env::var_os("TORC_CLIENTS").map(PathBuf::from);
     if found.is_none() {
         println!("skipped: {test}: TORC_CLIENTS names no folder of client libraries");
@@ -18,19 +19,24 @@ fn libraries(test: &str) -> Option<PathBuf> {
     found
 }
 
-fn run(program: &str, script: &str, library: &str, port: u16, libraries: &Path) -> String {
+/// What a script prints.
+pub fn run(program: &str, script: &str, args: &[String], libraries: &Path) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
     let output = Command::new(program)
-        .arg(script)
-        .args([library, &port.to_string()])
+        .arg(&script)
+        .args(args)
         .env("PYTHONPATH", libraries.join("python"))
         .env("NODE_PATH", libraries.join("js/node_modules"))
         .output()
         .unwrap_or_else(|e| panic!("{program}: {e}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{library} on port {port}:\n{text}\n{errors}");
+    assert!(output.status.success(), "{} {args:?}:\n{text}\n{errors}", script.display());
     text
+}
+
+fn everyday(program: &str, script: &str, library: &str, port: u16, libraries: &Path) -> String {
+    run(program, script, &[library.to_owned(), port.to_string()], libraries)
 }
 
 fn same_lines(library: &str, ring: &str, alone: &str) {
@@ -54,8 +60,8 @@ fn on_redis(program: &str, script: &str, library: &str) {
     });
     let port = free_port();
     let _alone = redis_process(&bin, port);
-    let right = run(program, script, library, port, &folder);
-    let ours = run(program, script, library, ring.nodes[0].client, &folder);
+    let right = everyday(program, script, library, port, &folder);
+    let ours = everyday(program, script, library, ring.nodes[0].client, &folder);
     same_lines(library, &ours, &right);
 }
 
@@ -63,12 +69,12 @@ fn on_memcached(library: &str) {
     let (Some(bin), Some(folder)) = (memcached_bin(library), libraries(library)) else { return };
     let port = free_port();
     let _alone = memcached_process(&bin, port);
-    let right = run("python3", "everyday_memcache.py", library, port, &folder);
+    let right = everyday("python3", "everyday_memcache.py", library, port, &folder);
     for store in [Store::Memcached(bin), Store::EmbeddedMemcache] {
         let extra = "  data_store: 1\n".into();
         let ring = Ring::start(Layout { dcs: vec![vec![3]], store, extra });
         let client = ring.nodes[0].client;
-        let ours = run("python3", "everyday_memcache.py", library, client, &folder);
+        let ours = everyday("python3", "everyday_memcache.py", library, client, &folder);
         same_lines(library, &ours, &right);
     }
 }

@@ -26,4 +26,5 @@ mod reports;
 mod ring;
 mod routed;
 mod wander;
+mod watch;
 mod wire;

@@ -98,8 +98,8 @@ impl Embedded for Shelf {
         }
     }
 
-    fn holds(&self, key: &[u8], _: u64) -> bool {
-        self.0.lock().unwrap().contains_key(key)
+    fn version_of(&self, key: &[u8], _: u64) -> u64 {
+        u64::from(self.0.lock().unwrap().contains_key(key))
     }
 }
 

@@ -178,7 +178,7 @@ pub(super) const TORC: &[CommandSpec] = &[
     admin("dyno_config:conn_consistency", 2, Node),
     admin("torc.backfill", -4, Node),
     admin("torc.consistency", -1, Node),
-    admin("torc.exec", -2, Node),
+    admin("torc.exec", -1, Node),
     admin("torc.kv", -2, Node),
     admin("torc.local", -2, Node),
     admin("torc.plan", -2, Node),
