@@ -75,6 +75,12 @@ section! {
         /// What a search or listing does when shards are out of reach: `partial` or `error`.
         /// Default: partial.
         pub partial_reads: PartialAnswer = PartialAnswer::Partial,
+        /// Each document carries `_miroir_updated_at`, the time of its last write in milliseconds
+        /// since 1970; clients neither set nor see it. Default: false.
+        pub anti_entropy: bool = false,
+        /// `_miroir_expires_at` is filterable, and kept from clients, for a tool that sets it on
+        /// the servers and removes what has expired. Default: false.
+        pub ttl: bool = false,
         /// Largest request body. Default: 100mb.
         pub body_bytes_max: ByteSize = ByteSize::mib(100),
         /// Bodies of all requests at one time. Default: 512mb.

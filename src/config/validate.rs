@@ -199,7 +199,7 @@ impl Check<'_> {
 }
 
 /// True when two listeners could not both be bound.
-fn collide(one: &Endpoint, other: &Endpoint) -> bool {
+pub(super) fn collide(one: &Endpoint, other: &Endpoint) -> bool {
     match (one, other) {
         (Endpoint::Tcp(a), Endpoint::Tcp(b)) => {
             let same_host = a.host == b.host || a.is_wildcard() || b.is_wildcard();

@@ -5,7 +5,7 @@ use super::documents::Documents;
 use super::error::{Fault, Faults};
 use super::node::Node;
 use super::pool::Pool;
-use super::validate::own_listeners_at;
+use super::validate::{collide, own_listeners_at};
 use crate::document::topology::{SHARDS_MAX, Topology};
 
 /// Most gateways of a ring: each takes its share of the task numbers.
@@ -21,7 +21,9 @@ pub(super) fn check(pool: &Pool, root: &Node, faults: &mut Faults) {
     if documents.backends.0.is_empty() {
         return;
     }
-    for key in own_listeners_at(pool, &documents.listen) {
+    let relay = pool.relay.listen.as_ref();
+    let relay = relay.filter(|relay| collide(relay, &documents.listen)).map(|_| "relay.listen");
+    for key in own_listeners_at(pool, &documents.listen).into_iter().chain(relay) {
         let what = format!("`documents.listen` and `{key}` are the same address");
         fault(root, faults, "listen", what, "another port");
     }

@@ -14,6 +14,7 @@ use super::{Order, Shared, StartError};
 use crate::config::{
     Config, DocumentBackend, Endpoint, HostPort, PartialAnswer, Protocol, Secret, SessionWait,
 };
+use crate::document::reserved::Reserved;
 use crate::gateway::{
     BackendSettings, Gateway, GatewayFacts, Key, MemoryKv, NodeAddress, PartialReads, RespKv,
     RespKvSettings, RingKv, SessionStrategy, Settings, TlsRoots, WallClock,
@@ -305,6 +306,7 @@ fn settings(config: &Config, groups: Vec<Vec<BackendSettings>>) -> Settings {
             PartialAnswer::Partial => PartialReads::Allow,
             PartialAnswer::Error => PartialReads::Refuse,
         },
+        reserved: Reserved { anti_entropy: documents.anti_entropy, ttl: documents.ttl },
         body_bytes_max: documents.body_bytes_max.as_usize(),
         in_flight_bytes_max: documents.in_flight_bytes_max.as_usize(),
         connections_max: documents.connections_max,

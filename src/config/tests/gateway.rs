@@ -69,3 +69,15 @@ fn groups_that_cannot_serve_and_odd_numbers_are_refused() {
         assert!(first.starts_with(expected), "{lines:?}: {found:?}");
     }
 }
+
+#[test]
+fn the_relay_may_not_listen_where_documents_are_served() {
+    let text = format!(
+        "{SMALLEST}  affinity: {{mode: advise}}\n  relay: {{listen: '127.0.0.1:7701'}}\n  \
+         documents: {{backends: {{a: {{url: 'http://h:1', group: 0}}}}}}\n"
+    );
+    let found = load(&text).unwrap_err().errors;
+    let clash = "`documents.listen` and `relay.listen` are the same address";
+    assert_eq!(found.iter().map(|e| e.what.as_str()).collect::<Vec<_>>(), [clash]);
+    assert!(load(&text.replace("7701", "7702")).is_ok());
+}
