@@ -6,7 +6,7 @@
 
 use super::csv;
 use super::error::{DocumentError, PayloadKind};
-use super::object;
+use super::object::{self, shorten};
 use super::primary_key::{IdProblem, canonical_id};
 use super::reserved::{Reserved, SHARD_FIELD, UPDATED_FIELD};
 use super::shard::{ShardId, ShardSet, shard_for_key};
@@ -20,8 +20,6 @@ use std::sync::Arc;
 const COPY_BYTES_MAX: usize = 16 * 1024;
 /// Size from which a piece is handed out.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Longest part of a bad value shown in a message.
-const SHOWN_BYTES_MAX: usize = 120;
 
 /// How a request body carries documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,14 +158,6 @@ fn object_spans(text: &str, values: Vec<&RawValue>) -> Result<Vec<Span>, String>
         spans.push(place(text, value.get()));
     }
     Ok(spans)
-}
-
-fn shorten(text: &str) -> String {
-    if text.len() <= SHOWN_BYTES_MAX {
-        return text.to_owned();
-    }
-    let end = (0..=SHOWN_BYTES_MAX).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
-    format!("{}...", &text[..end])
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -116,6 +116,18 @@ pub fn compose<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> String 
     out
 }
 
+/// Longest part of a bad value shown in a message, in bytes.
+const SHOWN_BYTES_MAX: usize = 120;
+
+/// A bad value as messages show it: its beginning, when it is long.
+pub fn shorten(text: &str) -> String {
+    if text.len() <= SHOWN_BYTES_MAX {
+        return text.to_owned();
+    }
+    let end = (0..=SHOWN_BYTES_MAX).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+    format!("{}...", &text[..end])
+}
+
 /// Text as a JSON string.
 pub fn quoted(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string()

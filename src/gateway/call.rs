@@ -2,6 +2,7 @@
 
 use super::error::{ApiError, Failure, json_response};
 use crate::document::batch::Format;
+use crate::document::object::shorten;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::response::Response;
@@ -183,8 +184,8 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
 
 /// `value` where an object was expected.
 pub(super) fn not_an_object(value: &Value) -> ApiError {
-    let message =
-        format!("Invalid value type: expected an object, but found {}: `{value}`", kind_of(value));
+    let (kind, shown) = (kind_of(value), shorten(&value.to_string()));
+    let message = format!("Invalid value type: expected an object, but found {kind}: `{shown}`");
     ApiError::new("bad_request", message)
 }
 

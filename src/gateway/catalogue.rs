@@ -339,11 +339,16 @@ async fn ask_backends(
     let (mut found, mut answers) = (None, 0);
     while let Some(result) = asked.join_next().await {
         let Ok(Ok(reply)) = result else { continue };
-        answers += 1;
-        if !reply.is_success() {
+        let body = reply.json().filter(Value::is_object).unwrap_or_default();
+        let there = reply.is_success() && body["uid"] == *uid;
+        if !there && body["code"] != "index_not_found" {
+            // Somebody else stands in for the backend.
             continue;
         }
-        let body = reply.json().unwrap_or_default();
+        answers += 1;
+        if !there {
+            continue;
+        }
         let primary_key = body.get("primaryKey").and_then(Value::as_str).map(str::to_owned);
         let settled = primary_key.is_some();
         found = Some(IndexInfo { primary_key });

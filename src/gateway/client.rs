@@ -155,6 +155,8 @@ impl Reply {
         Err(match status {
             401 | 403 => WriteFailure::KeyRefused,
             429 => WriteFailure::Failed("too many requests".to_owned()),
+            // A method that is not served there: a server says no more.
+            405 if self.body.is_empty() => WriteFailure::Rejected(self),
             400..=499 if self.error_code().is_some() => WriteFailure::Rejected(self),
             _ => WriteFailure::Failed(format!("status {status}")),
         })

@@ -69,6 +69,7 @@ const CODES: &[(&str, u16, &str)] = &[
     ("miroir_migration_conflict", 409, "invalid_request"),
     ("miroir_multi_alias_not_writable", 409, "invalid_request"),
     ("miroir_no_quorum", 503, "system"),
+    ("miroir_not_supported", 501, "invalid_request"),
     ("miroir_overloaded", 503, "system"),
     ("miroir_primary_key_required", 400, "invalid_request"),
     ("miroir_reserved_field", 400, "invalid_request"),

@@ -24,7 +24,7 @@ const HANDED_HEADER: &str = "x-torc-handed-by";
 const REQUEST_HEADERS: [&str; 5] =
     ["content-type", "content-encoding", "authorization", KEY_HEADER, SESSION_HEADER];
 /// What the client gets of the answer's head.
-const ANSWER_HEADERS: [&str; 3] = [DEGRADED_HEADER, SESSION_HEADER, "retry-after"];
+const ANSWER_HEADERS: [&str; 2] = [DEGRADED_HEADER, "retry-after"];
 /// Pause between looks whether the other gateway is still alive.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 

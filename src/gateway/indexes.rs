@@ -10,7 +10,7 @@ pub(super) use stats::{index_stats, stats};
 
 use super::call::{Call, Outcome, is_valid_uid, not_an_object, ok, parse_json, uid_message};
 use super::catalogue::{Missed, filterable_path};
-use super::client::{Outbound, index_path};
+use super::client::{Outbound, Reply, index_path};
 use super::core::Core;
 use super::error::{ApiError, Failure, index_not_found, json_response};
 use super::fanout::{Done, Job, Sent, send_all, settle};
@@ -18,6 +18,7 @@ use super::idempotency::Written;
 use super::placement::{Placement, Target};
 use super::tasks::{Details, TaskKind};
 use super::writes::{Plan, execute, jobs, once};
+use crate::document::object::shorten;
 use crate::document::shard::ShardSet;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -114,7 +115,8 @@ fn primary_key_of(value: Option<&Value>) -> Result<Option<String>, ApiError> {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(key)) if !key.is_empty() && !key.contains('.') => Ok(Some(key.clone())),
         Some(other) => {
-            let message = format!("`{other}` cannot be the primary key: a dotted or empty name");
+            let shown = shorten(&other.to_string());
+            let message = format!("`{shown}` cannot be the primary key: a dotted or empty name");
             Err(ApiError::new("invalid_index_primary_key", message))
         }
     }
@@ -177,6 +179,7 @@ pub(super) async fn update(core: Arc<Core>, mut call: Call) -> Outcome {
     let fields = parse_json(&body.text)?;
     let Value::Object(map) = &fields else { return Err(not_an_object(&fields).into()) };
     if let Some(other) = map.keys().find(|key| *key != "primaryKey") {
+        let other = shorten(other);
         let message = format!("Unknown field `{other}`: expected one of `primaryKey`");
         return Err(ApiError::new("bad_request", message).into());
     }
@@ -254,7 +257,8 @@ pub(super) async fn broadcast(
 pub(super) async fn get(core: Arc<Core>, call: Call) -> Outcome {
     let name = call.uid()?;
     let uid = core.aliases.resolve(&name).await?.writable(&name)?;
-    let reply = first_answer(&core, &uid, &index_path(&uid)).await?;
+    let is_index = |body: &Value| body["uid"] == uid;
+    let reply = first_answer(&core, &uid, &index_path(&uid), is_index).await?;
     Ok(json_response(StatusCode::OK, reply))
 }
 
@@ -292,12 +296,13 @@ pub(super) async fn list(core: Arc<Core>, call: Call) -> Outcome {
     Ok(ok(&json!({"results": page, "offset": offset, "limit": limit, "total": total})))
 }
 
-/// The first success among all members for a path of an index; `index_not_found` when every
-/// member that answered said so.
+/// The first success among all members for a path of an index that makes sense;
+/// `index_not_found` when every member that answered said so.
 pub(super) async fn first_answer(
     core: &Core,
     uid: &str,
     path: &str,
+    makes_sense: impl Fn(&Value) -> bool,
 ) -> Result<bytes::Bytes, Failure> {
     let placement = core.placement();
     let mut missing = false;
@@ -307,17 +312,29 @@ pub(super) async fn first_answer(
     members.sort_by_key(|backend| behind.contains(&backend.id));
     for backend in members {
         match backend.call(Outbound::get(path)).await {
-            Ok(reply) if reply.is_success() => return Ok(reply.body),
+            Ok(reply) if reply.is_success() && reply.json().is_some_and(|b| makes_sense(&b)) => {
+                return Ok(reply.body);
+            }
             Ok(reply) if reply.error_code().as_deref() == Some("index_not_found") => {
                 missing = true;
             }
-            Ok(reply) if matches!(reply.status, 400 | 404 | 405) => {
+            Ok(reply) if is_refusal(&reply) => {
                 return Err(Failure::Forwarded { status: reply.status, body: reply.body });
             }
             Ok(_) | Err(_) => {}
         }
     }
     Err(if missing { index_not_found(uid).into() } else { unavailable().into() })
+}
+
+/// Whether a member refuses a read for what it says: in its own words, or as a path or method it
+/// does not serve.
+fn is_refusal(reply: &Reply) -> bool {
+    match reply.status {
+        404 | 405 if reply.body.is_empty() => true,
+        400 | 404 | 405 => reply.error_code().is_some(),
+        _ => false,
+    }
 }
 
 /// No backend could be asked.

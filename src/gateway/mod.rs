@@ -48,6 +48,7 @@ mod tasks;
 mod time;
 mod tls;
 mod tracking;
+mod unserved;
 mod writes;
 
 pub use counters::{CounterValues, Counters};
@@ -207,7 +208,7 @@ async fn probe_backends(core: Arc<Core>) {
 }
 
 async fn keep_slot(core: Arc<Core>) {
-    core.tasks.keep_slot().await;
+    core.tasks.keep_slot(&core.placement()).await;
 }
 
 async fn refresh(core: Arc<Core>) {

@@ -2,9 +2,11 @@
 
 mod fetch;
 mod listing;
+mod multi_search;
 mod scatter;
 mod search;
 
 pub(super) use fetch::fetch;
 pub(super) use listing::{list, list_by_body};
+pub(super) use multi_search::multi_search;
 pub(super) use search::{search, search_by_query};

@@ -155,7 +155,7 @@ pub(super) fn source(
 /// Reads what gateways recorded: takes over the records of a former run of this one and of
 /// gateways that are gone, and learns from the others' which backends are no source for a copy.
 pub(super) async fn learn(core: &Core) -> Result<(), ApiError> {
-    let own = core.tasks.slot().await?;
+    let own = core.tasks.slot(&core.placement()).await?;
     let mut foreign = HashSet::new();
     for slot in 0..core.settings.max_gateways {
         let first = !core.learned.load(Ordering::Relaxed);

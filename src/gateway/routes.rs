@@ -5,11 +5,13 @@ use super::client::Outbound;
 use super::core::Core;
 use super::counters::count;
 use super::error::{ApiError, Failure};
-use super::{admin, indexes, migration, reads, tasks, writes};
+use super::sessions::{SESSION_HEADER, session_of};
+use super::{admin, indexes, migration, reads, tasks, unserved, writes};
 use axum::Router;
 use axum::extract::Request;
 use axum::response::IntoResponse;
 use axum::routing::{MethodFilter, MethodRouter};
+use hyper::header::HeaderValue;
 use serde_json::json;
 use std::future::Future;
 use std::sync::Arc;
@@ -36,9 +38,11 @@ pub(super) fn router(core: Arc<Core>) -> Router {
         .client(GET, "/stats", indexes::stats)
         .client(GET, "/tasks", list_tasks)
         .client(GET, "/tasks/{uid}", get_task)
+        .client(POST, "/multi-search", reads::multi_search)
         .index_routes()
         .document_routes()
         .admin_routes()
+        .unserved_routes()
         .router
 }
 
@@ -92,6 +96,12 @@ impl Routes {
             .admin(DELETE, "/_miroir/migration", migration::end)
     }
 
+    fn unserved_routes(self) -> Routes {
+        unserved::PATHS.into_iter().fold(self, |routes, (methods, path, instead)| {
+            routes.client(methods, path, move |_, call| refuse(call, instead))
+        })
+    }
+
     fn client<F, R>(self, method: MethodFilter, path: &str, handler: F) -> Routes
     where
         F: Fn(Arc<Core>, Call) -> R + Clone + Send + Sync + 'static,
@@ -115,13 +125,20 @@ impl Routes {
     {
         let core = self.core.clone();
         let serve = move |request: Request| async move {
+            let mut session = None;
             let outcome = async {
                 let call = Call::read(request).await?;
                 count(&core.counters.requests);
                 admit(&core, gate, &call)?;
+                session = session_of(&call);
                 handler(core, call).await
             };
-            outcome.await.unwrap_or_else(IntoResponse::into_response)
+            let outcome = outcome.await;
+            let mut response = outcome.unwrap_or_else(IntoResponse::into_response);
+            if let Some(name) = session.and_then(|name| HeaderValue::from_str(&name).ok()) {
+                response.headers_mut().insert(SESSION_HEADER, name);
+            }
+            response
         };
         self.router = self.router.route(path, MethodRouter::new().on(method, serve));
         self
@@ -160,6 +177,10 @@ fn admit(core: &Core, gate: Gate, call: &Call) -> Result<(), ApiError> {
     }
 }
 
+async fn refuse(call: Call, instead: &'static str) -> Outcome {
+    Err(unserved::refusal(&call.method, &call.target, instead).into())
+}
+
 async fn health(_: Arc<Core>, _: Call) -> Outcome {
     Ok(ok(&json!({"status": "available"})))
 }
@@ -169,8 +190,9 @@ async fn version(core: Arc<Core>, _: Call) -> Outcome {
     for backend in core.placement().by_health() {
         if let Ok(reply) = backend.call(Outbound::get("/version")).await
             && reply.is_success()
+            && let Some(version) = reply.json().filter(|body| body.get("pkgVersion").is_some())
         {
-            return Ok(ok(&reply.json().unwrap_or_default()));
+            return Ok(ok(&version));
         }
     }
     Err(Failure::from(indexes::unavailable()))

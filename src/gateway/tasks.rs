@@ -2,7 +2,8 @@
 //!
 //! Task numbers need no shared counter: `number = sequence * max_gateways + slot`. Each slot
 //! reserves its sequence in blocks in the ring, so a restarted gateway goes on above everything
-//! it gave out. Numbers stay below 2^31, since typed clients read them as 32 bits.
+//! it gave out; when the ring lost that too, above what its backends' tasks are marked with.
+//! Numbers stay below 2^31, since typed clients read them as 32 bits.
 
 mod list;
 mod numbers;
@@ -13,6 +14,7 @@ mod wanted;
 use super::error::ApiError;
 use super::kv::{Class, KvError, State};
 use super::others::Others;
+use super::placement::Placement;
 use super::settings::Settings;
 use super::time::WallClock;
 use crate::document::shard::{ShardId, ShardSet};
@@ -207,13 +209,13 @@ impl Tasks {
 
     /// A number no other task has. Taken before anything is sent, so that a write whose task
     /// could never be found is not begun.
-    pub(super) async fn allocate(&self) -> Result<u64, ApiError> {
-        self.numbers.next().await
+    pub(super) async fn allocate(&self, placement: &Placement) -> Result<u64, ApiError> {
+        self.numbers.next(placement).await
     }
 
     /// Keeps the slot's claim fresh; called from time to time.
-    pub(super) async fn keep_slot(&self) {
-        self.numbers.keep().await;
+    pub(super) async fn keep_slot(&self, placement: &Placement) {
+        self.numbers.keep(placement).await;
     }
 
     /// Whether a gateway of this slot was seen lately.
@@ -222,8 +224,8 @@ impl Tasks {
     }
 
     /// The slot of this gateway.
-    pub(super) async fn slot(&self) -> Result<u32, ApiError> {
-        self.numbers.slot().await
+    pub(super) async fn slot(&self, placement: &Placement) -> Result<u32, ApiError> {
+        self.numbers.slot(placement).await
     }
 
     /// The slot task numbers are given of, else why none are.

@@ -319,7 +319,7 @@ impl Core {
         }
         let names: Vec<String> = self.dirty().keys().cloned().collect();
         let stored = async {
-            let slot = self.tasks.slot().await?;
+            let slot = self.tasks.slot(placement).await?;
             self.state.store(Class::Dirty, &record_name(slot, index), &record).await?;
             self.state.store(Class::Dirty, &record_name(slot, NAMES), &names).await?;
             Ok::<(), ApiError>(())

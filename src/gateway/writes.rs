@@ -15,7 +15,7 @@ use super::fanout::{Done, Job, Sent, send_all, settle};
 use super::handoff::elsewhere;
 use super::idempotency::{Seen, Written, key_of, request_hash};
 use super::placement::{Placement, Target};
-use super::sessions::{Pin, SESSION_HEADER, session_of};
+use super::sessions::Pin;
 use super::tasks::{Details, Part, TaskEntry, TaskKind, Touched, accepted_body, text_id};
 use crate::document::quorum::Verdict;
 use crate::document::shard::ShardSet;
@@ -43,9 +43,8 @@ pub(super) async fn once(
     if let Some(response) = elsewhere(core, call, name, raw).await? {
         return Ok(response);
     }
-    let session = session_of(call);
     let Some(key) = key_of(call)? else {
-        return Ok(respond(&run(core, work).await?, session.as_deref()));
+        return Ok(respond(&run(core, work).await?));
     };
     let (method, target, raw_body) = (call.method.to_string(), call.target.clone(), raw.clone());
     let hashed =
@@ -53,7 +52,7 @@ pub(super) async fn once(
     match core.idempotency.begin(&key, hashed.await?).await? {
         Seen::Before(written) => {
             count(&core.counters.idempotent_replays);
-            Ok(respond(&written, session.as_deref()))
+            Ok(respond(&written))
         }
         Seen::New(turn) => {
             let shared = core.clone();
@@ -62,7 +61,7 @@ pub(super) async fn once(
                 shared.idempotency.finish(turn, &written).await;
                 Ok(written)
             };
-            Ok(respond(&run(core, work).await?, session.as_deref()))
+            Ok(respond(&run(core, work).await?))
         }
     }
 }
@@ -85,15 +84,12 @@ async fn run(
     }
 }
 
-fn respond(written: &Written, session: Option<&str>) -> Response {
+fn respond(written: &Written) -> Response {
     let mut response = json_response(StatusCode::ACCEPTED, written.body.clone());
-    let mut put = |name: &'static str, value: Option<&str>| {
-        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-            response.headers_mut().insert(name, value);
-        }
-    };
-    put(DEGRADED_HEADER, written.degraded.as_deref());
-    put(SESSION_HEADER, session);
+    let degraded = written.degraded.as_deref();
+    if let Some(value) = degraded.and_then(|value| HeaderValue::from_str(value).ok()) {
+        response.headers_mut().insert(DEGRADED_HEADER, value);
+    }
     response
 }
 
@@ -132,7 +128,7 @@ pub(super) async fn execute(
     mut jobs: Vec<Job>,
     with: impl FnOnce(),
 ) -> Result<(Written, Sent), Failure> {
-    let number = core.tasks.allocate().await?;
+    let number = core.tasks.allocate(placement).await?;
     if plan.kind.changes_documents() && plan.metadata.is_none() {
         jobs.iter_mut().for_each(|job| job.mark = Some(text_id(number)));
     }
@@ -169,7 +165,7 @@ async fn register(
 
 /// Registers a write that has nothing to do: its task is done.
 pub(super) async fn already_done(core: &Core, plan: Plan) -> Result<Written, Failure> {
-    let number = core.tasks.allocate().await?;
+    let number = core.tasks.allocate(&core.placement()).await?;
     let touched = Touched::Some(Vec::new());
     let mut entry = entry(core, number, plan, touched, Vec::new(), &Verdict::default());
     entry.status = Status::Succeeded;

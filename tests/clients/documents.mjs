@@ -104,6 +104,12 @@ async function main() {
   assert.deepEqual(found.hits.map((hit) => hit.n), [998, 996, 994]);
   assert.ok(!("_miroir_shard" in found.hits[0]) && !("_rankingScore" in found.hits[0]));
   assert.deepEqual((await index.search("nothing-like-it")).hits, []);
+  const queries = [{ indexUid: "jsbooks", q: "book", limit: 2 }, { indexUid: "jsbooks", q: "csv" }];
+  const { results } = await client.multiSearch({ queries });
+  assert.deepEqual(results.map((found) => found.hits.length), [2, 1]);
+  assert.equal(results[0].indexUid, "jsbooks");
+  const swapped = code(client.swapIndexes([{ indexes: ["jsbooks", "other"] }]));
+  assert.equal(await swapped, "miroir_not_supported");
 
   await done(index.deleteDocument(0));
   await done(index.deleteDocuments([1, "2"]));
@@ -115,6 +121,15 @@ async function main() {
   assert.deepEqual((await index.getDocuments()).results, []);
   const tasks = await client.tasks.getTasks({ limit: 5 });
   assert.equal(tasks.results[0].type, "documentDeletion");
+  const wanted = {
+    types: ["indexCreation", "settingsUpdate"], statuses: ["succeeded"], indexUids: ["jsbooks"],
+    afterEnqueuedAt: new Date(0), limit: 100,
+  };
+  const types = (await client.tasks.getTasks(wanted)).results.map((task) => task.type);
+  assert.deepEqual([...new Set(types)].toSorted(), ["indexCreation", "settingsUpdate"]);
+  const oldest = await client.tasks.getTasks({ ...wanted, reverse: true });
+  assert.equal(oldest.results[0].type, "indexCreation");
+  assert.equal(await code(client.tasks.getTasks({ types: ["nosuch"] })), "invalid_task_types");
   await done(client.deleteIndex("jsbooks"));
   console.log("javascript: ok");
 }

@@ -100,6 +100,15 @@ def main(url):
     assert [hit["n"] for hit in hits] == [998, 996, 994], hits
     assert "_miroir_shard" not in hits[0] and "_rankingScore" not in hits[0]
     assert index.search("nothing-like-it")["hits"] == []
+    queries = [{"indexUid": "pybooks", "q": "book", "limit": 2}, {"indexUid": "pybooks", "q": "csv"}]
+    results = client.multi_search(queries)["results"]
+    assert [len(found["hits"]) for found in results] == [2, 1], results
+    assert results[0]["indexUid"] == "pybooks"
+    try:
+        client.swap_indexes([{"indexes": ["pybooks", "other"]}])
+        raise AssertionError("indexes were swapped")
+    except MeilisearchApiError as error:
+        assert error.code == "miroir_not_supported" and "alias" in error.message, error
 
     wait(client, index.delete_document(0))
     wait(client, index.delete_documents(["1", "2"]))
@@ -120,6 +129,14 @@ def main(url):
     wait(client, index.delete_all_documents())
     assert all_documents(index) == []
     assert client.get_tasks({"limit": 5}).results[0].type == "documentDeletion"
+    wanted = {"types": ["indexCreation", "settingsUpdate"], "indexUids": ["pybooks"], "limit": 100}
+    types = {task.type for task in client.get_tasks(wanted).results}
+    assert types == {"indexCreation", "settingsUpdate"}, types
+    try:
+        client.get_tasks({"types": ["nosuch"]})
+        raise AssertionError("an unknown type of task was listed")
+    except MeilisearchApiError as error:
+        assert error.code == "invalid_task_types", error
     wait(client, client.delete_index("pybooks"))
     print("python: ok")
 

@@ -32,6 +32,9 @@ pub(crate) enum Mode {
     Always(u16, &'static str),
     /// After a pause, as Meilisearch does.
     Slow(Duration),
+    /// As Meilisearch does, after pauses of 0 to 20 ms that differ from request to request: what
+    /// is sent at the same time arrives in another order.
+    Uneven,
 }
 
 /// A request as it arrived.
@@ -175,6 +178,10 @@ async fn answer(
             return Ok(response);
         }
         Mode::Slow(pause) => tokio::time::sleep(pause).await,
+        Mode::Uneven => {
+            let step = shared.log.lock().unwrap().len() * 7 % 11;
+            tokio::time::sleep(Duration::from_millis(2 * step as u64)).await;
+        }
     }
     let request = Request::from_parts(parts, Body::from(body));
     TowerToHyperService::new(shared.router.clone()).call(request).await

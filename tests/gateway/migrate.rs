@@ -138,6 +138,39 @@ async fn a_group_is_added_and_counts_once_it_is_filled() {
 }
 
 #[tokio::test]
+async fn what_joins_takes_every_write_and_acknowledges_none() {
+    let mut cluster = cluster(1, 1).await;
+    cluster.add(&documents(0..5)).await;
+    let joining = Fake::start(Some(NODE_KEY)).await;
+    let add = |group| json!({"add": [{"id": "node-1", "url": joining.url(), "group": group}]});
+    // It stays in the first phase: the owner's tasks do not run.
+    cluster.fakes[0].engine(|e| e.set_hold(Some(torc::gateway::builtin::Hold::Enqueued)));
+    assert_eq!(cluster.post(PATH, &json!([{"id": "held"}])).await.status, 202);
+    for group in [0, 1] {
+        assert_eq!(cluster.post(MIGRATION, &add(group)).await.status, 202);
+        let ids: Vec<String> = (0..64).map(|i| format!("new-{i}")).collect();
+        let all: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
+        let answer = cluster.post(PATH, &json!(all)).await;
+        assert_eq!(answer.status, 202);
+        let deleted = cluster.post(&format!("{PATH}/delete-batch"), &json!(ids)).await;
+        assert_eq!(deleted.status, 202);
+        let dual = joining.take_log().into_iter().filter(|seen| seen.is_write());
+        let dual: Vec<String> = dual.map(|seen| seen.target).collect();
+        assert!(dual.iter().any(|target| target.contains("primaryKey=id")), "{dual:?}");
+        assert!(dual.iter().any(|target| target.contains("delete-batch")), "{dual:?}");
+        cluster.stop(&[0]).await;
+        let answer = cluster.post(PATH, &json!(all)).await;
+        assert_eq!((answer.status, answer.code()), (503, "miroir_no_quorum".into()), "{group}");
+        cluster.resume(&[0]).await;
+        eventually("the owner answers", async || {
+            cluster.post(PATH, &json!([{"id": "x"}])).await.status == 202
+        })
+        .await;
+        assert_eq!(cluster.http.send("DELETE", MIGRATION, "").await.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn a_backend_leaves_and_its_documents_stay() {
     let cluster = cluster(1, 3).await;
     cluster.add(&documents(0..100)).await;

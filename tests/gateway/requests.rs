@@ -214,6 +214,14 @@ async fn settings_keep_the_shard_field_filterable_and_hidden() {
     assert_eq!(direct().await, json!(["_miroir_shard"]));
     let bad = cluster.http.json("PATCH", path, &json!({"nope": 1})).await;
     assert_eq!((bad.status, bad.code()), (400, "bad_request".into()), "a backend's own words");
+    cluster.forget_requests();
+    for path in [format!("{path}/nope"), "/indexes/fresh/settings/nope".to_owned()] {
+        for method in ["PUT", "DELETE"] {
+            let unknown = cluster.http.json(method, &path, &json!(["x"])).await;
+            assert_eq!((unknown.status, unknown.body.len()), (404, 0), "{method} {path}");
+        }
+    }
+    assert_eq!(cluster.writes(), [0, 0], "no index was made for a setting that is none");
     let bad = cluster.http.json("PATCH", path, &json!({"filterableAttributes": "g"})).await;
     assert_eq!(bad.code(), "invalid_settings_filterable_attributes");
 }

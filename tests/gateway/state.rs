@@ -282,8 +282,18 @@ async fn a_session_reads_its_own_writes() {
     let read = reading.await.unwrap();
     assert_eq!(read.json()["v"], 2, "the read waited for the write");
     assert_eq!(read.header("x-miroir-session"), Some("s1"));
-    let found = session.json("POST", "/indexes/movies/search", &json!({})).await.json();
-    assert_eq!(found["hits"][0]["v"], 2);
+    let found = session.json("POST", "/indexes/movies/search", &json!({})).await;
+    assert_eq!(found.json()["hits"][0]["v"], 2);
+    for answer in [
+        found,
+        session.get(PATH).await,
+        session.get("/indexes/movies/documents/none").await,
+        session.json("POST", PATH, &json!([{"x": 1}])).await,
+    ] {
+        assert_eq!(answer.header("x-miroir-session"), Some("s1"), "{}", answer.status);
+    }
+    let unnamed = cluster.http.with("x-miroir-session", "with a blank").get(&path).await;
+    assert_eq!(unnamed.header("x-miroir-session"), None);
 }
 
 #[tokio::test]

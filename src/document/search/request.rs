@@ -69,10 +69,10 @@ impl SearchRequest {
     /// The body is no JSON object, or paging is no number.
     pub fn from_body(body: &[u8]) -> Result<SearchRequest, SearchError> {
         if body.is_empty() {
-            return SearchRequest::new(Map::new());
+            return SearchRequest::from_fields(Map::new());
         }
         match serde_json::from_slice::<Value>(body) {
-            Ok(Value::Object(map)) => SearchRequest::new(map),
+            Ok(Value::Object(map)) => SearchRequest::from_fields(map),
             Ok(_) => Err(SearchError {
                 code: "bad_request",
                 message: "Invalid value type: expected an object".to_owned(),
@@ -102,10 +102,14 @@ impl SearchRequest {
                 }
             }
         }
-        SearchRequest::new(map)
+        SearchRequest::from_fields(map)
     }
 
-    fn new(body: Map<String, Value>) -> Result<SearchRequest, SearchError> {
+    /// A search from the fields of its body.
+    ///
+    /// # Errors
+    /// Paging is no number.
+    pub fn from_fields(body: Map<String, Value>) -> Result<SearchRequest, SearchError> {
         let number = |name: &str, code| match body.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_u64().map(|n| Some(n as usize)).ok_or_else(|| SearchError {

@@ -250,10 +250,10 @@ fn reset_settings(server: &Server, call: &Call, _: Bytes) -> Outcome {
     server.enqueue(call, &call.uid()?, Action::Settings(settings::defaults()), details)
 }
 
-fn setting_name(call: &Call) -> Result<String, ApiError> {
-    let segment = call.param(1);
-    settings::name_of(segment)
-        .ok_or_else(|| ApiError::new("bad_request", format!("Unknown setting `{segment}`")))
+/// A setting that does not exist is a path that does not: 404 with an empty body.
+fn setting_name(call: &Call) -> Result<String, Failure> {
+    let unknown = || Failure::Forwarded { status: 404, body: Bytes::new() };
+    settings::name_of(call.param(1)).ok_or_else(unknown)
 }
 
 fn get_setting(server: &Server, call: &Call, _: Bytes) -> Outcome {

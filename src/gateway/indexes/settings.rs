@@ -1,6 +1,7 @@
 //! Settings of an index: the reserved fields stay filterable and stay out of sight.
 
 use super::{Change, broadcast, ensure_index, first_answer};
+use crate::document::object::shorten;
 use crate::gateway::call::{Call, Outcome, not_an_object, ok, parse_json};
 use crate::gateway::catalogue::{Missed, filterable_path};
 use crate::gateway::client::{Outbound, index_path};
@@ -38,7 +39,9 @@ pub(in crate::gateway) async fn read_settings(core: Arc<Core>, call: Call) -> Ou
     let name = call.uid()?;
     let uid = core.aliases.resolve(&name).await?.writable(&name)?;
     let setting = setting_of(&call)?;
-    let body = first_answer(&core, &uid, &settings_path(&uid, &setting)).await?;
+    // A single setting may have any form.
+    let makes_sense = |body: &Value| !setting.is_empty() || body.get(FILTERABLE).is_some();
+    let body = first_answer(&core, &uid, &settings_path(&uid, &setting), makes_sense).await?;
     let mut value: Value = serde_json::from_slice(&body)
         .map_err(|e| ApiError::new("internal", format!("a backend's settings: {e}")))?;
     if setting == FILTERABLE_SEGMENT {
@@ -60,6 +63,7 @@ pub(in crate::gateway) async fn write_settings(core: Arc<Core>, mut call: Call) 
     let index = name.clone();
     once(&core, &call, &index, &raw, async move {
         let uid = shared.aliases.resolve(&name).await?.writable(&name)?;
+        refuse_unknown(&shared, &uid, &setting).await?;
         let placement = shared.placement();
         ensure_index(&shared, &placement, &uid, None).await?;
         let requests = requests(&shared, &uid, &setting, method, &value);
@@ -71,6 +75,20 @@ pub(in crate::gateway) async fn write_settings(core: Arc<Core>, mut call: Call) 
         broadcast(&shared, &uid, requests, change).await
     })
     .await
+}
+
+/// A setting no server knows makes no index and changes none.
+async fn refuse_unknown(core: &Core, uid: &str, setting: &str) -> Result<(), Failure> {
+    if setting.is_empty() {
+        return Ok(());
+    }
+    match first_answer(core, uid, &settings_path(uid, setting), |_| true).await {
+        Err(Failure::Forwarded { status: 404, body }) => {
+            Err(Failure::Forwarded { status: 404, body })
+        }
+        // Whether the index is there, and servers can be reached, is seen when it is changed.
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Filterable attributes are what the gateway changes, so their form is checked here.
@@ -86,8 +104,9 @@ fn check(core: &Core, setting: &str, value: &Value) -> Result<(), Failure> {
         None | Some(Value::Null | Value::Array(_)) => Ok(()),
         Some(other) => {
             let reserved = core.settings.reserved.filterable().join(", ");
+            let shown = shorten(&other.to_string());
             let message = format!(
-                "Invalid value at `.{FILTERABLE}`: expected an array, but found `{other}` \
+                "Invalid value at `.{FILTERABLE}`: expected an array, but found `{shown}` \
                  ({reserved} is added to it)"
             );
             Err(ApiError::new("invalid_settings_filterable_attributes", message).into())

@@ -15,7 +15,7 @@ pub(in crate::gateway) async fn index_stats(core: Arc<Core>, call: Call) -> Outc
     let uid = core.aliases.resolve(&name).await?.writable(&name)?;
     let placement = core.placement();
     let path = format!("{}/stats", index_path(&uid));
-    let Some(answers) = whole_group(&placement, &path).await else {
+    let Some(answers) = whole_group(&placement, &path, "numberOfDocuments").await else {
         return Err(unavailable().into());
     };
     let mut known = answers.iter().flatten().peekable();
@@ -28,7 +28,7 @@ pub(in crate::gateway) async fn index_stats(core: Arc<Core>, call: Call) -> Outc
 /// `GET /stats`.
 pub(in crate::gateway) async fn stats(core: Arc<Core>, _: Call) -> Outcome {
     let placement = core.placement();
-    let answers: Vec<Value> = match whole_group(&placement, "/stats").await {
+    let answers: Vec<Value> = match whole_group(&placement, "/stats", "indexes").await {
         Some(answers) => answers.into_iter().flatten().collect(),
         None => return Err(Failure::from(unavailable())),
     };
@@ -48,8 +48,8 @@ pub(in crate::gateway) async fn stats(core: Arc<Core>, _: Call) -> Outcome {
 }
 
 /// The answers of all members of the first group in which all answer; `None` for a member that
-/// does not know the index.
-async fn whole_group(placement: &Placement, path: &str) -> Option<Vec<Option<Value>>> {
+/// does not know the index. `field` is one that every answer has.
+async fn whole_group(placement: &Placement, path: &str, field: &str) -> Option<Vec<Option<Value>>> {
     for group in placement.topology.group_numbers() {
         let mut asked = tokio::task::JoinSet::new();
         for member in placement.topology.members(group) {
@@ -59,8 +59,13 @@ async fn whole_group(placement: &Placement, path: &str) -> Option<Vec<Option<Val
         let mut answers = Vec::new();
         while let Some(result) = asked.join_next().await {
             match result {
-                Ok(Ok(reply)) if reply.is_success() => answers.push(reply.json()),
-                Ok(Ok(reply)) if reply.status == 404 => answers.push(None),
+                Ok(Ok(reply)) if reply.is_success() => match reply.json() {
+                    Some(stats) if stats.get(field).is_some() => answers.push(Some(stats)),
+                    _ => break,
+                },
+                Ok(Ok(reply)) if reply.error_code().as_deref() == Some("index_not_found") => {
+                    answers.push(None);
+                }
                 _ => break,
             }
         }

@@ -11,9 +11,8 @@ use crate::gateway::error::{
     ApiError, Failure, document_not_found, index_not_found, json_response,
 };
 use crate::gateway::placement::Placement;
-use crate::gateway::sessions::{PinnedRead, SESSION_HEADER, session_of};
+use crate::gateway::sessions::{PinnedRead, session_of};
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
 use std::sync::Arc;
 
 /// What one index says of a document.
@@ -41,13 +40,7 @@ pub(in crate::gateway) async fn fetch(core: Arc<Core>, call: Call) -> Outcome {
     let mut any_index = false;
     for uid in &uids {
         match fetch_from(&core, &placement, &call, uid, &id, pinned.as_ref()).await? {
-            Found::Document(text) => {
-                let mut response = json_response(StatusCode::OK, text);
-                if let Some(name) = session.and_then(|name| HeaderValue::from_str(&name).ok()) {
-                    response.headers_mut().insert(SESSION_HEADER, name);
-                }
-                return Ok(response);
-            }
+            Found::Document(text) => return Ok(json_response(StatusCode::OK, text)),
             Found::NoDocument => any_index = true,
             Found::NoIndex => {}
         }
@@ -112,7 +105,8 @@ async fn ask_groups(
             let Ok(reply) = placement.backend(owner).call(Outbound::get(path)).await else {
                 continue;
             };
-            if reply.is_success() {
+            // What is no object is no document: somebody else stands in for the backend.
+            if reply.is_success() && object::fields(reply.text(), |_, _| ()).is_ok() {
                 let reserved = core.settings.reserved;
                 let shown = object::without(reply.text(), |name| reserved.contains(name));
                 return Ok(Found::Document(shown.into_owned()));
@@ -122,7 +116,7 @@ async fn ask_groups(
                 Some("index_not_found") => {
                     answer.get_or_insert(Found::NoIndex);
                 }
-                _ if reply.status == 400 => {
+                Some(_) if reply.status == 400 => {
                     return Err(Failure::Forwarded { status: reply.status, body: reply.body });
                 }
                 _ => continue,

@@ -121,10 +121,12 @@ fn read_body(body: &Map<String, Value>) -> Result<Listing, ApiError> {
             ("retrieveVectors", Value::Bool(wanted)) => listing.retrieve_vectors = *wanted,
             ("sort", _) => refuse_sort(true)?,
             ("fields" | "ids" | "retrieveVectors", other) => {
-                let message = format!("Invalid value at `.{name}`: `{other}`");
+                let shown = object::shorten(&other.to_string());
+                let message = format!("Invalid value at `.{name}`: `{shown}`");
                 return Err(ApiError::new("bad_request", message));
             }
             _ => {
+                let name = object::shorten(name);
                 let message = format!(
                     "Unknown field `{name}`: expected one of `offset`, `limit`, `fields`, \
                      `retrieveVectors`, `ids`, `filter`, `sort`"
@@ -201,7 +203,7 @@ impl Ids<'_> {
     ) -> Result<(Vec<Entry>, Vec<ShardId>), Failure> {
         let path = format!("{}/documents/fetch", index_path(self.uid));
         let turn = self.core.next_turn();
-        let gathered = gather(self.core, self.placement, turn, pinned, |shards| {
+        let gathered = gather(self.core, self.placement, turn, pinned, "results", |shards| {
             let mut body = json!({"offset": 0, "limit": IDS_MAX, "fields": [self.key],
                 "filter": and_shard_filter(self.listing.filter.as_ref(), shards)});
             if let Some(ids) = &self.listing.ids {

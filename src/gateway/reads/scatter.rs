@@ -1,6 +1,7 @@
 //! A read that needs every shard: who is asked for which, and what happens when one is away.
 
 use crate::document::covering::{Covering, cover};
+use crate::document::object;
 use crate::document::shard::{ShardId, ShardSet};
 use crate::document::topology::{BackendIdx, GroupIdx};
 use crate::gateway::client::{Outbound, Reply};
@@ -29,7 +30,8 @@ pub(super) struct Gathered {
 
 /// Asks a covering set of backends and, for those that do not answer, the next owners.
 ///
-/// `turn` picks group and replicas; all pages of one query pass the same.
+/// `turn` picks group and replicas; all pages of one query pass the same. `list` is the field
+/// that holds what is asked for: an answer without it is none.
 ///
 /// # Errors
 /// A backend refused the request for what it says, or shards are missing and must not be.
@@ -38,6 +40,7 @@ pub(super) async fn gather(
     placement: &Placement,
     turn: u64,
     pinned: Option<&PinnedRead>,
+    list: &str,
     request: impl Fn(&ShardSet) -> Outbound,
 ) -> Result<Gathered, Failure> {
     count(&core.counters.reads_scattered);
@@ -53,13 +56,15 @@ pub(super) async fn gather(
         let mut unanswered = ShardSet::none(placement.topology.shards());
         for (backend, shards, reply) in ask(placement, parts, &request).await {
             match reply {
-                Some(reply) if reply.is_success() => gathered.parts.push((backend, shards, reply)),
+                Some(reply) if reply.is_success() && has_list(&reply, list) => {
+                    gathered.parts.push((backend, shards, reply));
+                }
                 Some(reply) if reply.error_code().as_deref() == Some("index_not_found") => {
                     gathered.index_missing = true;
                     failed.insert(backend);
                     shards.iter().for_each(|shard| unanswered.insert(shard));
                 }
-                Some(reply) if (400..500).contains(&reply.status) && !key_refused(&reply) => {
+                Some(reply) if is_refusal(&reply) => {
                     return Err(Failure::Forwarded { status: reply.status, body: reply.body });
                 }
                 Some(_) | None => {
@@ -79,8 +84,17 @@ pub(super) async fn gather(
     check_missing(core, gathered)
 }
 
-fn key_refused(reply: &Reply) -> bool {
-    matches!(reply.status, 401 | 403 | 429)
+/// Whether an answer is an object with a list of this name. What is in it is read when all
+/// answers are there.
+fn has_list(reply: &Reply, name: &str) -> bool {
+    let text = reply.text();
+    object::field(text, name).is_some_and(|list| list.starts_with('['))
+}
+
+/// Whether a backend refuses a read for what it says, in its own words.
+fn is_refusal(reply: &Reply) -> bool {
+    let about_us = matches!(reply.status, 401 | 403 | 429);
+    (400..500).contains(&reply.status) && !about_us && reply.error_code().is_some()
 }
 
 /// A covering from a pinned group where there is one, else from the group whose turn it is.

@@ -2,12 +2,13 @@
 
 use super::scatter::{gather, mark_missing};
 use crate::document::search::{SearchRequest, merge};
+use crate::document::shard::{ShardId, ShardSet};
 use crate::gateway::aliases::Resolved;
 use crate::gateway::body::off_reactor;
 use crate::gateway::call::{Call, Outcome};
 use crate::gateway::client::{Outbound, Reply, index_path};
 use crate::gateway::core::Core;
-use crate::gateway::error::{ApiError, index_not_found, json_response};
+use crate::gateway::error::{ApiError, Failure, index_not_found, json_response};
 use crate::gateway::sessions::session_of;
 use hyper::{Method, StatusCode};
 use std::sync::Arc;
@@ -29,12 +30,39 @@ pub(in crate::gateway) async fn search_by_query(core: Arc<Core>, call: Call) -> 
 
 async fn answer(core: Arc<Core>, call: Call, request: SearchRequest) -> Outcome {
     let name = call.uid()?;
-    let uids = match core.aliases.resolve(&name).await? {
-        Resolved::One(uid) => vec![uid],
-        Resolved::Several(uids) => uids,
+    let hits = find(&core, &name, session_of(&call).as_deref(), request).await?;
+    let mut response = json_response(StatusCode::OK, hits.body);
+    mark_missing(&mut response, &hits.missing);
+    Ok(response)
+}
+
+/// What a search found.
+pub(super) struct Hits {
+    /// The index; of a multi alias its name.
+    pub(super) uid: String,
+    /// The merged answer, a JSON object.
+    pub(super) body: String,
+    /// Shards nobody answered for.
+    pub(super) missing: Vec<ShardId>,
+}
+
+/// Searches the index or alias `name` over a covering set of backends.
+///
+/// # Errors
+/// There is no such index, a backend refused the search for what it says, or shards are missing
+/// and must not be.
+pub(super) async fn find(
+    core: &Core,
+    name: &str,
+    session: Option<&str>,
+    request: SearchRequest,
+) -> Result<Hits, Failure> {
+    let (uid, uids) = match core.aliases.resolve(name).await? {
+        Resolved::One(uid) => (uid.clone(), vec![uid]),
+        Resolved::Several(uids) => (name.to_owned(), uids),
     };
     let placement = core.placement();
-    let pinned = core.pinned_read(&placement, session_of(&call).as_deref()).await;
+    let pinned = core.pinned_read(&placement, session).await;
     let identity = request.identity();
     let (mut replies, mut missing, mut primary_key) = (Vec::<Reply>::new(), Vec::new(), None);
     for uid in &uids {
@@ -43,11 +71,11 @@ async fn answer(core: Arc<Core>, call: Call, request: SearchRequest) -> Outcome 
         let turn = xxh3_64(format!("{uid}\0{identity}").as_bytes());
         let path = format!("{}/search", index_path(uid));
         let key = info.primary_key;
-        let gathered = gather(&core, &placement, turn, pinned.as_ref(), |shards| {
+        let ask = |shards: &ShardSet| {
             let body = request.backend_body(shards, key.as_deref());
             Outbound::json(Method::POST, path.clone(), &body)
-        })
-        .await?;
+        };
+        let gathered = gather(core, &placement, turn, pinned.as_ref(), "hits", ask).await?;
         if gathered.parts.is_empty() && gathered.index_missing {
             core.catalogue.forget(uid);
             continue;
@@ -57,17 +85,15 @@ async fn answer(core: Arc<Core>, call: Call, request: SearchRequest) -> Outcome 
         primary_key = primary_key.or(key);
     }
     if replies.is_empty() {
-        return Err(index_not_found(&name).into());
+        return Err(index_not_found(name).into());
     }
     let bytes = replies.iter().map(|reply| reply.body.len()).sum();
     let reserved = core.settings.reserved;
-    let merged = off_reactor(bytes, move || {
+    let body = off_reactor(bytes, move || {
         let texts: Vec<&str> = replies.iter().map(Reply::text).collect();
         merge(&request, &texts, primary_key.as_deref(), &reserved)
     })
     .await?
     .map_err(|e| ApiError::new("miroir_shard_unavailable", e.to_string()))?;
-    let mut response = json_response(StatusCode::OK, merged);
-    mark_missing(&mut response, &missing);
-    Ok(response)
+    Ok(Hits { uid, body, missing })
 }

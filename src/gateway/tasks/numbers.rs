@@ -1,14 +1,18 @@
 //! Task numbers of one slot.
 
+use crate::gateway::client::Outbound;
 use crate::gateway::error::ApiError;
 use crate::gateway::kv::{Class, KvError, State};
 use crate::gateway::others::Others;
+use crate::gateway::placement::Placement;
 use crate::gateway::settings::Settings;
 use crate::gateway::time::WallClock;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 /// Sequence numbers reserved at a time.
 const BLOCK: u64 = 64;
@@ -46,6 +50,32 @@ struct Reserved {
     ceiling: u64,
     /// When the claim was last looked at.
     claimed_us: u64,
+}
+
+/// Tasks of each backend that are looked at for the numbers they are marked with.
+const MARKS_LOOKED_AT: usize = 1_000;
+
+/// The highest number of a gateway's task that a backend's task is marked with. Backends keep
+/// their tasks when the ring's nodes lose theirs, so no number is given out twice.
+async fn highest_mark(placement: &Placement) -> Option<u64> {
+    let mut asked = JoinSet::new();
+    for backend in placement.by_health() {
+        let backend = Arc::clone(backend);
+        let request = Outbound::get(format!("/tasks?limit={MARKS_LOOKED_AT}"));
+        asked.spawn(async move { backend.call(request).await });
+    }
+    let mut highest = None;
+    while let Some(answer) = asked.join_next().await {
+        let Ok(Ok(reply)) = answer else { continue };
+        let Some(body) = reply.json().filter(|_| reply.is_success()) else { continue };
+        let tasks = body.get("results").and_then(Value::as_array);
+        let marks = tasks.into_iter().flatten().filter_map(|task| {
+            let mark = task.get("customMetadata")?.as_str()?.strip_prefix("mtask-")?;
+            mark.parse().ok().filter(|number| *number <= NUMBER_MAX)
+        });
+        highest = highest.max(marks.max());
+    }
+    highest
 }
 
 /// The sequence of one slot.
@@ -95,9 +125,9 @@ impl Numbers {
     ///
     /// # Errors
     /// No slot's record was ever read, another gateway uses the slot, or numbers have run out.
-    pub(super) async fn next(&self) -> Result<u64, ApiError> {
+    pub(super) async fn next(&self, placement: &Placement) -> Result<u64, ApiError> {
         let mut held = self.reserved.lock().await;
-        let reserved = self.begun(&mut held).await?;
+        let reserved = self.begun(&mut held, placement).await?;
         if reserved.next >= reserved.ceiling {
             let ceiling = reserved.next + BLOCK;
             if let Err(error) = self.claim(reserved.slot, ceiling).await {
@@ -117,14 +147,15 @@ impl Numbers {
     }
 
     /// The slot this gateway gives numbers of.
-    pub(super) async fn slot(&self) -> Result<u32, ApiError> {
+    pub(super) async fn slot(&self, placement: &Placement) -> Result<u32, ApiError> {
         let mut held = self.reserved.lock().await;
-        Ok(self.begun(&mut held).await?.slot)
+        Ok(self.begun(&mut held, placement).await?.slot)
     }
 
     async fn begun<'a>(
         &self,
         held: &'a mut Option<Reserved>,
+        placement: &Placement,
     ) -> Result<&'a mut Reserved, ApiError> {
         if let Some(reserved) = held
             && let Some(older) = self.others.older_with_slot(reserved.slot)
@@ -142,12 +173,12 @@ impl Numbers {
         match held {
             Some(reserved) => Ok(reserved),
             None => {
-                let mut begun = self.begin().await;
+                let mut begun = self.begin(placement).await;
                 for _ in 1..SETTLE_TRIES {
                     if begun.is_ok() || self.wanted.is_some() {
                         break;
                     }
-                    begun = self.begin().await;
+                    begun = self.begin(placement).await;
                 }
                 let standing = begun.as_ref().map(|reserved| reserved.slot);
                 self.stand(standing.map_err(|error| error.message.clone()));
@@ -157,7 +188,7 @@ impl Numbers {
     }
 
     /// Takes a slot and reads where it stands.
-    async fn begin(&self) -> Result<Reserved, ApiError> {
+    async fn begin(&self, placement: &Placement) -> Result<Reserved, ApiError> {
         let (slot, claim) = match self.wanted {
             Some(slot) => (slot, self.read(slot).await?),
             None => self.free_slot().await?,
@@ -172,7 +203,14 @@ impl Numbers {
             return Err(ApiError::new("miroir_state_unavailable", message));
         }
         let had = claim.as_ref().is_some_and(|claim| claim.owner == self.gateway_id);
-        let next = claim.map_or(0, |claim| claim.ceiling);
+        let next = match claim {
+            Some(claim) => claim.ceiling,
+            // The first start, or a ring that lost all it had. The latest tasks may be unmarked.
+            None => {
+                let marked = highest_mark(placement).await;
+                marked.map_or(0, |uid| uid / u64::from(self.stride) + 1 + BLOCK)
+            }
+        };
         self.claim(slot, next).await?;
         if self.wanted.is_none() && !had {
             self.settle(slot).await?;
@@ -243,10 +281,10 @@ impl Numbers {
 
     /// Takes a slot where there is none; from time to time renews its claim, or gives the slot
     /// up to a gateway that had it first.
-    pub(super) async fn keep(&self) {
+    pub(super) async fn keep(&self, placement: &Placement) {
         let mut held = self.reserved.lock().await;
         // An error shows when a number is asked for.
-        let Ok(reserved) = self.begun(&mut held).await else { return };
+        let Ok(reserved) = self.begun(&mut held, placement).await else { return };
         let (slot, ceiling) = (reserved.slot, reserved.ceiling);
         if self.clock.now_us().saturating_sub(reserved.claimed_us) < RENEW_US {
             return;

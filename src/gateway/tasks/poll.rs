@@ -1,6 +1,6 @@
 //! What became of a task, asked from its backends.
 
-use super::{Part, TaskEntry, Tasks, Touched};
+use super::{Part, TaskEntry, Tasks};
 use crate::document::task::{Status, aggregate, survives_losses};
 use crate::gateway::client::{Backend, CallError, Outbound, Reply};
 use crate::gateway::error::ApiError;
@@ -53,7 +53,8 @@ async fn ask(backend: Option<Arc<Backend>>, uid: u64) -> Said {
     match backend.call(Outbound::get(format!("/tasks/{uid}"))).await {
         Ok(Reply { status: 404, .. }) => Said::Unknown,
         Ok(reply) if reply.is_success() => {
-            reply.json().map_or(Said::Silent, |task| Said::Known(Box::new(task)))
+            let task = reply.json().filter(|task| task.get("status").is_some());
+            task.map_or(Said::Silent, |task| Said::Known(Box::new(task)))
         }
         Ok(_) | Err(CallError::NotSent(_) | CallError::NoAnswer(_)) => Said::Silent,
     }
@@ -118,30 +119,27 @@ fn conclude(entry: &mut TaskEntry, placement: &Placement, now: u64) {
     }
 }
 
-/// Documents deleted, counted once: from one group that did all of its part.
+/// Documents deleted, counted once: from one group that did all of its part. `None` when there is
+/// no such group, and the number is not known.
 fn deleted_documents(entry: &TaskEntry, placement: &Placement) -> Option<u64> {
     let topology = &placement.topology;
+    let touched = entry.touched.set(topology.shards());
     let of_group = |group| {
         let mut sum = 0;
-        let mut any = false;
         for member in topology.members(group) {
-            let id = topology.id(*member);
-            let Some(part) = entry.parts.iter().find(|part| part.backend == id) else {
-                let whole = matches!(entry.touched, Touched::All);
-                if whole {
-                    return None;
-                }
+            if topology.shards_of(*member).intersection(&touched).is_empty() {
                 continue;
-            };
-            if part.status() != Some(Status::Succeeded) {
+            }
+            let id = topology.id(*member);
+            let part = entry.parts.iter().find(|part| part.backend == id)?;
+            if part.lost || part.status() != Some(Status::Succeeded) {
                 return None;
             }
-            any = true;
             sum += part.tasks.iter().filter_map(|task| task.deleted).sum::<u64>();
         }
-        any.then(|| sum / topology.replication_factor() as u64)
+        Some(sum / topology.replication_factor() as u64)
     };
-    topology.group_numbers().filter_map(of_group).max()
+    topology.group_numbers().find_map(of_group)
 }
 
 /// The first failed backend's error, with the backend named.

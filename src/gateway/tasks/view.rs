@@ -40,8 +40,9 @@ impl TaskEntry {
     }
 
     fn details_view(&self) -> Value {
+        // A number that is not known is null.
         let done = |whole: Option<u64>| match self.status {
-            Status::Succeeded => json!(whole.unwrap_or(0)),
+            Status::Succeeded => json!(whole),
             Status::Failed | Status::Canceled => json!(0),
             Status::Enqueued | Status::Processing => Value::Null,
         };

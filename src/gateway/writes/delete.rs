@@ -4,7 +4,7 @@
 //! `DELETE documents` and deletes everything.
 
 use super::{Plan, already_done, execute, jobs, once};
-use crate::document::object::quoted;
+use crate::document::object::{quoted, shorten};
 use crate::document::primary_key::canonical_delete_id;
 use crate::document::shard::{ShardId, ShardSet, shard_for_key};
 use crate::gateway::body::{ReadBody, off_reactor};
@@ -75,6 +75,7 @@ pub(in crate::gateway) async fn delete_matching(core: Arc<Core>, mut call: Call)
         let body = parse_json(text)?;
         let Value::Object(fields) = &body else { return Err(not_an_object(&body)) };
         if let Some(other) = fields.keys().find(|name| *name != "filter") {
+            let other = shorten(other);
             let message = format!("Unknown field `{other}`: expected one of `filter`");
             return Err(ApiError::new("bad_request", message));
         }
@@ -94,7 +95,8 @@ fn filter_of(filter: Option<&Value>) -> Result<What, ApiError> {
         }
         Some(filter @ (Value::String(_) | Value::Array(_))) => Ok(What::Matching(filter.clone())),
         Some(other) => {
-            let message = format!("Invalid syntax for the filter parameter: `{other}`");
+            let shown = shorten(&other.to_string());
+            let message = format!("Invalid syntax for the filter parameter: `{shown}`");
             Err(ApiError::new("invalid_document_filter", message))
         }
     }
@@ -136,7 +138,8 @@ fn read_ids(text: &[u8]) -> Result<Vec<String>, ApiError> {
     let items: Vec<&RawValue> = serde_json::from_str(text).map_err(|e| malformed(&e))?;
     let id = |item: &&RawValue| {
         canonical_delete_id(item.get()).map(Cow::into_owned).ok_or_else(|| {
-            let message = format!("a document id is a string or an integer, not `{item}`");
+            let shown = shorten(item.get());
+            let message = format!("a document id is a string or an integer, not `{shown}`");
             ApiError::new("bad_request", message)
         })
     };
