@@ -12,6 +12,7 @@ mod real;
 mod refusals;
 mod requests;
 mod resp_kv;
+mod restart;
 mod sdk;
 mod searches;
 mod several;

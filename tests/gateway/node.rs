@@ -33,7 +33,7 @@ impl Node {
         Node { file, child, clients, documents, admin }
     }
 
-    fn http(&self) -> Http {
+    pub(crate) fn http(&self) -> Http {
         Http::new(format!("http://127.0.0.1:{}", self.documents))
     }
 
@@ -56,12 +56,12 @@ impl Node {
         read > 0 && !plan.contains("not connected") && !plan.contains("missed")
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let ports = [self.clients, self.documents, self.admin];
         *self = Node::spawn(self.file.clone(), ports);
     }
@@ -98,8 +98,17 @@ impl Drop for Folder {
     }
 }
 
-/// One node in each rack, a fake behind each; `extra` lines of the `documents` section by node.
-async fn ring(name: &str, fakes: &[Fake], extra: impl Fn(usize) -> &'static str) -> Ring {
+/// The line of a file that keeps a node's data in its own memory.
+pub(crate) const EMBEDDED: &str = "  datastore: embedded\n";
+
+/// One node in each rack, a fake behind each; the lines of the store and `extra` lines of the
+/// `documents` section by node.
+pub(crate) fn ring(
+    name: &str,
+    fakes: &[Fake],
+    store: impl Fn(usize) -> String,
+    extra: impl Fn(usize) -> &'static str,
+) -> Ring {
     let home = Folder::new(name);
     let folder = &home.0;
     let ports = free_ports(4 * fakes.len());
@@ -112,9 +121,12 @@ async fn ring(name: &str, fakes: &[Fake], extra: impl Fn(usize) -> &'static str)
     for (i, (file, own)) in nodes.iter().enumerate() {
         let mut text = format!(
             "ring:\n  name: n{i}\n  datacenter: dc1\n  rack: r{i}\n  tokens: 0\n  workers: 1\n  \
-             datastore: embedded\n  listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  \
-             stats_listen: 127.0.0.1:{}\n  dyn_seeds:\n",
-            own[0], own[1], own[2]
+             listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  \
+             stats_listen: 127.0.0.1:{}\n{}  dyn_seeds:\n",
+            own[0],
+            own[1],
+            own[2],
+            store(i)
         );
         for (other, (_, ports)) in nodes.iter().enumerate().filter(|(other, _)| *other != i) {
             text += &format!("  - 127.0.0.1:{}:r{other}:dc1:0 n{other}\n", ports[1]);
@@ -131,13 +143,13 @@ async fn ring(name: &str, fakes: &[Fake], extra: impl Fn(usize) -> &'static str)
 }
 
 /// Nodes, and the folder of their files.
-struct Ring {
-    nodes: Vec<Node>,
+pub(crate) struct Ring {
+    pub(crate) nodes: Vec<Node>,
     _home: Folder,
 }
 
 /// Waits until the node's gateway can write to every rack.
-async fn serves(node: &Node) {
+pub(crate) async fn serves(node: &Node) {
     let http = node.http();
     eventually("the gateway is ready", async || {
         http.try_get("/_miroir/ready").await.is_some_and(|answer| answer.status == 200)
@@ -152,7 +164,7 @@ async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
     for _ in 0..3 {
         fakes.push(Fake::start(None).await);
     }
-    let mut ring = ring("documents", &fakes, |_| "").await;
+    let mut ring = ring("documents", &fakes, |_| EMBEDDED.into(), |_| "");
     let nodes = &mut ring.nodes;
     let (first, second) = (nodes[0].http(), nodes[1].http());
     for node in nodes.iter() {
@@ -253,7 +265,7 @@ async fn look_at_admin_ports(nodes: &[Node]) {
 async fn gateways_that_mean_other_groups_are_unhealthy() {
     let fakes = [Fake::start(None).await, Fake::start(None).await];
     let extra = |i| if i == 1 { "    shards: 32\n" } else { "" };
-    let ring = ring("differing", &fakes, extra).await;
+    let ring = ring("differing", &fakes, |_| EMBEDDED.into(), extra);
     for node in &ring.nodes {
         let admin = node.admin();
         eventually("health is red", async || {

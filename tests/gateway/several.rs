@@ -5,11 +5,10 @@ use crate::fake::{Mode, clock};
 use crate::http::Http;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 use torc::gateway::{Gateway, GatewayFacts, MemoryKv};
 
 const PATH: &str = "/indexes/movies/documents";
-const IDS: usize = 6;
+const IDS: usize = 30;
 
 /// Two gateways that other gateways can reach.
 async fn pair() -> (Cluster, Arc<Gateway>, Http) {
@@ -28,22 +27,20 @@ fn introduce(gateways: &[&Gateway], more: &[GatewayFacts]) {
     }
 }
 
-/// Writes the same documents again and again, several requests at a time.
-async fn write_all(http: &Http, who: usize) {
-    let mut running = tokio::task::JoinSet::new();
-    for round in 0..30 {
-        let http = http.clone();
-        running.spawn(async move {
-            let one = |id| json!({"id": id, "who": who, "round": round});
-            let all: Vec<Value> = (0..IDS).map(one).collect();
-            let answer = match round % 10 {
-                9 => http.send("DELETE", &format!("{PATH}/0"), "").await,
-                _ => http.json("POST", PATH, &json!(all)).await,
-            };
-            assert_eq!(finished(&http, &answer).await["status"], "succeeded");
-        });
+/// Each document is written by both gateways at the same moment, or deleted by one of them.
+async fn race(gateways: [&Http; 2]) {
+    let mut answers = Vec::new();
+    for id in 0..IDS {
+        let write = async |who: usize| match (id + who) % 5 {
+            4 => gateways[who].send("DELETE", &format!("{PATH}/{id}"), "").await,
+            _ => gateways[who].json("POST", PATH, &json!([{"id": id, "who": who}])).await,
+        };
+        let (first, second) = tokio::join!(write(0), write(1));
+        answers.extend([first, second]);
     }
-    running.join_all().await;
+    for answer in &answers {
+        assert_eq!(finished(gateways[0], answer).await["status"], "succeeded");
+    }
 }
 
 /// The documents of every backend, once no gateway doubts them.
@@ -64,17 +61,20 @@ async fn two_gateways_that_write_the_same_documents_leave_equal_replicas() {
     let gateways = [&*cluster.gateway, &*second];
     introduce(&gateways, &[]);
     cluster.add(&json!([{"id": "first"}])).await;
-    cluster.fakes[1].set(Mode::Slow(Duration::from_millis(2)));
-    tokio::join!(write_all(&cluster.http, 0), write_all(&other, 1));
-    let counters = gateways.map(Gateway::counters);
-    let handed = counters.map(|counters| counters.writes_handed_over);
-    assert!(handed == [31, 0] || handed == [0, 30], "one orders all writes: {handed:?}");
-    let received = counters.map(|counters| counters.documents_received > 0);
-    assert_eq!(received, handed.map(|handed| handed == 0));
+    cluster.fakes[1].set(Mode::Uneven);
+    race([&cluster.http, &other]).await;
     let stored = settled(&cluster, &gateways).await;
     for backend in &stored {
         assert_eq!(*backend, stored[0]);
     }
+    let counters = gateways.map(Gateway::counters);
+    let handed = counters.map(|counters| counters.writes_handed_over);
+    assert!(
+        handed == [IDS as u64 + 1, 0] || handed == [0, IDS as u64],
+        "one orders all writes: {handed:?}"
+    );
+    let received = counters.map(|counters| counters.documents_received > 0);
+    assert_eq!(received, handed.map(|handed| handed == 0));
     // What clients see is what the gateway that did the write said.
     let bad = json!([{"x": 1}]);
     for http in [&cluster.http, &other] {
@@ -100,8 +100,8 @@ async fn replicas_are_made_equal_when_the_gateway_in_charge_is_out_of_reach() {
     let ghosts: Vec<GatewayFacts> = (0..40).map(ghost).collect();
     introduce(&gateways, &ghosts);
     cluster.add(&json!([{"id": "first"}])).await;
-    cluster.fakes[1].set(Mode::Slow(Duration::from_millis(2)));
-    tokio::join!(write_all(&cluster.http, 0), write_all(&other, 1));
+    cluster.fakes[1].set(Mode::Uneven);
+    race([&cluster.http, &other]).await;
     for gateway in gateways {
         let counters = gateway.counters();
         assert_eq!(counters.writes_handed_over, 0);
