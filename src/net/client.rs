@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-use super::core::{Core, Io};
+use super::core::Core;
+use super::io::Io;
 use super::panics::catch;
 use super::read::{READ_BYTES, TURN_BYTES};
 use super::stream::{ReadHalf, Socket};
@@ -54,7 +55,7 @@ impl Core {
             return;
         }
         self.enter().remove_client(id);
-        self.ios.borrow_mut().remove(&Conn::Client(id));
+        self.ios.borrow_mut().remove(Conn::Client(id));
         self.remotes.borrow_mut().remove(&id);
         self.after_input();
     }
@@ -65,19 +66,16 @@ impl Core {
         loop {
             tokio::time::sleep(pause).await;
             let now_ms = self.setup.clock.now().mono_ms();
-            let idle: Vec<Conn> = {
+            let idle: Vec<ClientId> = {
                 let (ios, dispatcher) = (self.ios.borrow(), self.look());
-                let is_idle = |(conn, io): &(&Conn, &Io)| match conn {
-                    Conn::Client(id) => {
-                        dispatcher.is_idle(*id) && now_ms - io.heard_ms >= timeout_ms
-                    }
-                    Conn::Upstream(_) => false,
+                let is_idle = |(id, io): &(ClientId, &Io)| {
+                    dispatcher.is_idle(*id) && now_ms - io.heard_ms >= timeout_ms
                 };
-                ios.iter().filter(is_idle).map(|(conn, _)| *conn).collect()
+                ios.clients().filter(is_idle).map(|(id, _)| id).collect()
             };
             self.enter().note_idle(idle.len());
-            for conn in idle {
-                let io = self.ios.borrow_mut().remove(&conn);
+            for id in idle {
+                let io = self.ios.borrow_mut().remove(Conn::Client(id));
                 io.and_then(|io| io.waker).into_iter().for_each(Waker::wake);
             }
         }

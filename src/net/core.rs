@@ -6,17 +6,15 @@ use std::future::Future;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
-use super::buffers::Share;
+use super::io::Ios;
 use super::panics::caught;
 use super::read::{KEPT_BYTES, READ_BYTES};
-use super::stream::WriteHalf;
 use super::worker::{Connections, Notice, Setup};
 use crate::dispatch::failure::Cause;
 use crate::dispatch::{ClientId, Conn, Dispatcher, Event, LinkRefused, Target, UpId};
@@ -29,51 +27,11 @@ const REFUSED_MAX: usize = 64;
 /// The longest a worker sleeps while something is due.
 const TICK_MAX_MS: u64 = 250;
 
-/// A connection as the flush task sees it.
-pub(super) struct Io {
-    pub(super) write: WriteHalf,
-    /// The socket took no more bytes; the connection's own task waits until it does.
-    pub(super) blocked: bool,
-    /// Wakes the connection's own task.
-    pub(super) waker: Option<Waker>,
-    /// When it last sent something, in milliseconds of the node's clock.
-    pub(super) heard_ms: u64,
-    /// Bytes of an unfinished request or reply.
-    input: usize,
-    /// Bytes the dispatcher holds for it.
-    output: usize,
-    /// The sum, in the memory of all buffers.
-    pub(super) share: Share,
-}
-
-impl Io {
-    pub(super) fn new(write: WriteHalf, setup: &Setup) -> Io {
-        let heard_ms = setup.clock.now().mono_ms();
-        let share = Share::new(&setup.buffers);
-        Io { write, blocked: false, waker: None, heard_ms, input: 0, output: 0, share }
-    }
-
-    /// The dispatcher holds `bytes` for it.
-    pub(super) fn note_output(&mut self, bytes: usize) {
-        if self.output != bytes {
-            self.output = bytes;
-            self.share.set(self.input + bytes, self.waker.as_ref());
-        }
-    }
-
-    fn note_input(&mut self, bytes: usize) {
-        if self.input != bytes {
-            self.input = bytes;
-            self.share.set(bytes + self.output, self.waker.as_ref());
-        }
-    }
-}
-
 /// What all tasks of a worker share. Single-threaded, so cells suffice.
 pub(super) struct Core {
     pub(super) number: usize,
     pub(super) dispatcher: RefCell<Dispatcher>,
-    pub(super) ios: RefCell<HashMap<Conn, Io, fnv::FnvBuildHasher>>,
+    pub(super) ios: RefCell<Ios>,
     pub(super) scratch: RefCell<BytesMut>,
     /// Small buffers that are not in use.
     pub(super) kept: RefCell<Vec<BytesMut>>,
@@ -196,7 +154,7 @@ impl Core {
     /// closed, because all buffers together are too large and its own are the largest.
     pub(super) fn note_input(&self, conn: Conn, kept: usize) -> bool {
         let mut ios = self.ios.borrow_mut();
-        let Some(io) = ios.get_mut(&conn) else { return false };
+        let Some(io) = ios.get_mut(conn) else { return false };
         if self.setup.idle_timeout_ms > 0 {
             io.heard_ms = self.setup.clock.now().mono_ms();
         }
@@ -206,7 +164,7 @@ impl Core {
 
     /// Wakes a connection's own task.
     pub(super) fn wake(&self, conn: Conn) {
-        if let Some(waker) = self.ios.borrow().get(&conn).and_then(|io| io.waker.as_ref()) {
+        if let Some(waker) = self.ios.borrow().get(conn).and_then(|io| io.waker.as_ref()) {
             waker.wake_by_ref();
         }
     }
@@ -223,7 +181,7 @@ impl Core {
             }
             Event::Disconnect { up } => {
                 let upstream = self.upstreams.borrow_mut().remove(&up);
-                self.ios.borrow_mut().remove(&Conn::Upstream(up));
+                self.ios.borrow_mut().remove(Conn::Upstream(up));
                 if let Some(upstream) = upstream {
                     upstream.task.abort();
                     if upstream.open {
@@ -288,7 +246,7 @@ impl Core {
         if self.is_broken() {
             return;
         }
-        let waker = self.ios.borrow_mut().remove(&Conn::Upstream(up)).and_then(|io| io.waker);
+        let waker = self.ios.borrow_mut().remove(Conn::Upstream(up)).and_then(|io| io.waker);
         let now = self.setup.clock.now();
         self.enter().on_upstream_state(up, false, cause, now);
         if let Some(waker) = waker {
@@ -374,7 +332,7 @@ impl Core {
     fn is_idle(&self) -> bool {
         let dispatcher = self.look();
         let in_flight = dispatcher.in_flight() - dispatcher.waiting();
-        let written = || self.ios.borrow().values().all(|io| !io.blocked);
+        let written = || self.ios.borrow().iter().all(|io| !io.blocked);
         in_flight == 0 && !dispatcher.has_dirty() && written()
     }
 

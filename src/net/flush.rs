@@ -4,7 +4,8 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use super::core::{Core, Io};
+use super::core::Core;
+use super::io::Io;
 use crate::dispatch::Conn;
 use crate::proto::outbuf::SLICES_MAX;
 
@@ -28,7 +29,7 @@ impl Core {
     /// Writes as much of `conn`'s output as its socket takes.
     fn write_out(&self, conn: Conn) {
         let mut ios = self.ios.borrow_mut();
-        let Some(io) = ios.get_mut(&conn) else { return };
+        let Some(io) = ios.get_mut(conn) else { return };
         if io.blocked {
             return io.note_output(self.look().held_bytes(conn));
         }
@@ -72,7 +73,7 @@ impl Core {
     /// again. Ready only with an error.
     pub(super) fn poll_write(self: &Rc<Core>, conn: Conn, cx: &mut Context<'_>) -> Poll<io::Error> {
         let mut ios = self.ios.borrow_mut();
-        let Some(io) = ios.get_mut(&conn) else {
+        let Some(io) = ios.get_mut(conn) else {
             return Poll::Ready(io::ErrorKind::NotConnected.into());
         };
         match &io.waker {

@@ -19,6 +19,7 @@ pub mod worker;
 mod client;
 mod core;
 mod flush;
+mod io;
 mod panics;
 mod read;
 mod stream;

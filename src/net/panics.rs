@@ -74,8 +74,8 @@ impl Core {
                 self.tell_lost(upstream.target, Cause::Closed);
             }
         }
-        for (_, io) in self.ios.borrow_mut().drain() {
-            io.waker.into_iter().for_each(Waker::wake);
+        for io in self.ios.take().iter() {
+            io.waker.iter().for_each(Waker::wake_by_ref);
         }
         let old = self.dispatcher.borrow();
         let connections = Arc::clone(&self.connections);

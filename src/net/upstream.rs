@@ -11,7 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
 
-use super::core::{Core, Io};
+use super::core::Core;
+use super::io::Io;
 use super::listener::set_options;
 use super::panics::caught;
 use super::stream::{ReadHalf, WriteHalf, tcp_halves, unix_halves};
