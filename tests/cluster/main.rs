@@ -20,6 +20,7 @@ mod keys_land;
 mod membership;
 mod mixed;
 mod newest;
+mod probes;
 #[cfg(feature = "relay")]
 mod relay;
 mod reports;
