@@ -52,18 +52,35 @@ pub struct Watched {
     pub version: u64,
 }
 
+/// What a client waits for at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// A list.
+    List,
+    /// A sorted set.
+    SortedSet,
+}
+
 /// Clients that wait for keys of an embedded store to appear, those of all workers.
 pub trait KeyLine: Send + Sync {
     /// A place at the end of the line, for a client of worker number `worker`.
     fn next_place(&self, worker: u64) -> u64;
 
-    /// Lets `place` wait for one of `keys` to appear, unless one of them is there: then false.
-    fn stand(&self, keys: &[&[u8]], place: u64, wall_ms: u64) -> bool;
+    /// Lets `place` wait for one of `keys` to become what is awaited, unless one of them is: then
+    /// its number among them.
+    fn stand(
+        &self,
+        keys: &[&[u8]],
+        awaited: Awaited,
+        place: u64,
+        wall_ms: u64,
+    ) -> Result<(), usize>;
 
     /// Forgets that `place` waits for `keys`.
     fn leave(&self, keys: &[&[u8]], place: u64);
 
-    /// Moves the places of a worker's clients whose keys appeared to `into`, the first in front.
+    /// Moves the places of a worker's clients whose keys were written to `into`, the first in
+    /// front.
     fn take_woken(&self, worker: u64, into: &mut Vec<u64>);
 
     /// Calls `wake` from now on whenever there is something for [`KeyLine::take_woken`].

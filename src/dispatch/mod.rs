@@ -80,7 +80,7 @@ use slab::Slab;
 
 pub use client::{ClientId, ClientKind};
 pub use counters::{Counters, LATENCY_BUCKETS, Latency};
-pub use embedded::{Embedded, KeyLine, Watched};
+pub use embedded::{Awaited, Embedded, KeyLine, Watched};
 pub use secure::{LinkRefused, LinkRng, Security};
 pub use upstream::{Target, UpId, UpstreamError};
 

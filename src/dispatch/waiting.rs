@@ -1,13 +1,13 @@
 //! Clients that wait for a key of the embedded store.
 //!
-//! The store keeps the line: numbers of clients by key, the first that came in front. When a key
-//! appears it wakes everybody who waits for it, whatever worker they belong to; each worker tries
-//! again for its own, and who comes too late keeps its place.
+//! The store keeps the line: numbers of clients by key, the first that came in front. When a key is
+//! written it wakes everybody who waits for it, whatever worker they belong to; each worker tries
+//! again for its own. Who comes too late keeps its place, and so does who waits for a list where a
+//! string came: only what a client finds when it comes is an error of its type.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Dispatcher;
 use super::blocking::{Patience, Waits, patience};
 use super::gather::Said;
 use super::slot::Owner;
@@ -15,6 +15,7 @@ use super::stamps::Told;
 use super::task::Written;
 use super::upstream::Ticket;
 use super::view::Now;
+use super::{Awaited, Dispatcher, Embedded, KeyLine};
 use crate::proto::args::Args;
 use crate::proto::outbuf::OutBuf;
 use crate::proto::resp::reply::is_null;
@@ -45,6 +46,30 @@ impl Waiting {
         };
         self.spec.keys_of(&args).filter_map(|i| args.get(i)).take(sources).collect()
     }
+
+    /// What its keys must be.
+    fn awaited(&self) -> Awaited {
+        match self.spec.name.starts_with("bz") {
+            true => Awaited::SortedSet,
+            false => Awaited::List,
+        }
+    }
+
+    /// The same request for one of its keys alone: what the others are is no matter any more.
+    fn at_key(&self, number: usize) -> Written {
+        let args = self.request.args();
+        let Some(key) = self.spec.keys_of(&args).nth(number) else { return self.request.clone() };
+        let words: Vec<&[u8]> = match self.spec.name {
+            "blmove" | "brpoplpush" => return self.request.clone(),
+            "blmpop" | "bzmpop" => {
+                let options = 3 + self.spec.keys_of(&args).count();
+                let head = [&args[0], &args[1], b"1", &args[key]];
+                head.into_iter().chain(args.tail(options).iter()).collect()
+            }
+            _ => vec![&args[0], &args[key], &args[args.len() - 1]],
+        };
+        Written::command(words.into_iter())
+    }
 }
 
 /// The waiting clients of one worker by their places in the line.
@@ -68,35 +93,66 @@ impl Dispatcher {
         let waiting = Waiting { client, spec, request, ticket, deadline_ms };
         let line = self.embedded.as_ref().and_then(|embedded| embedded.line());
         let place = line.map_or(0, |line| line.next_place(self.worker));
-        self.try_waiting(place, waiting, now);
+        let Some(embedded) = self.embedded.clone() else { return };
+        let mut stamping = Stamping::default();
+        let mut out = OutBuf::new();
+        self.try_once(&*embedded, &waiting.request, &mut stamping, &mut out, now);
+        match embedded.line().filter(|_| is_null(out.front())) {
+            Some(line) => self.stand(line, &*embedded, place, waiting, now),
+            None => self.end_with(&waiting, &mut out, &stamping, now),
+        }
     }
 
-    /// Tries once; who gets nothing stands in line.
-    fn try_waiting(&mut self, place: u64, waiting: Waiting, now: Now) {
-        let Some(embedded) = self.embedded.clone() else { return };
+    fn try_once(
+        &mut self,
+        embedded: &dyn Embedded,
+        request: &Written,
+        stamping: &mut Stamping,
+        out: &mut OutBuf,
+        now: Now,
+    ) {
         self.counters.requests_store += 1;
         let view = Arc::clone(&self.view);
+        *stamping = Stamping::with(self.new_stamp(&view, now));
+        out.clear();
+        embedded.execute(&request.args(), now.wall_ms(), stamping, out);
+    }
+
+    /// Stands in line, or takes what is there meanwhile from the first key that has something.
+    fn stand(
+        &mut self,
+        line: &dyn KeyLine,
+        embedded: &dyn Embedded,
+        place: u64,
+        waiting: Waiting,
+        now: Now,
+    ) {
+        let mut stamping = Stamping::default();
         let mut out = OutBuf::new();
-        let mut stamping;
-        loop {
-            stamping = Stamping::with(self.new_stamp(&view, now));
-            embedded.execute(&waiting.request.args(), now.wall_ms(), &mut stamping, &mut out);
-            let Some(line) = embedded.line().filter(|_| is_null(out.front())) else { break };
-            if line.stand(&waiting.keys(), place, now.wall_ms()) {
-                self.clients[waiting.client as usize].waits = Some(Waits::Store(place));
-                self.line.insert(place, waiting);
-                return;
+        // The source of a move may be there, and its error that of the destination.
+        let mut wrong = None;
+        while let Err(ready) = line.stand(&waiting.keys(), waiting.awaited(), place, now.wall_ms())
+        {
+            self.try_once(embedded, &waiting.at_key(ready), &mut stamping, &mut out, now);
+            let error = out.front().starts_with(b"-WRONGTYPE");
+            if !is_null(out.front()) && (!error || wrong == Some(ready)) {
+                return self.end_with(&waiting, &mut out, &stamping, now);
             }
-            // Something appeared between the two calls: it is tried again.
-            out.clear();
+            // Somebody was quicker, and this is another value by now.
+            wrong = error.then_some(ready);
         }
+        self.clients[waiting.client as usize].waits = Some(Waits::Store(place));
+        self.line.insert(place, waiting);
+    }
+
+    fn end_with(&mut self, waiting: &Waiting, out: &mut OutBuf, stamping: &Stamping, now: Now) {
         let mut reply = Vec::with_capacity(out.len());
         while !out.is_empty() {
             let front = out.front().len();
             reply.extend_from_slice(out.front());
             out.advance(front);
         }
-        self.end_wait(&waiting, Said::Reply(&reply), Told::by(&stamping), now);
+        self.end_wait(waiting, Said::Reply(&reply), Told::by(stamping), now);
     }
 
     fn end_wait(&mut self, waiting: &Waiting, said: Said<'_>, told: Told, now: Now) {
@@ -115,7 +171,7 @@ impl Dispatcher {
             if let Some(waiting) = self.line.remove(&place) {
                 // It may stand in line for other keys still.
                 line.leave(&waiting.keys(), place);
-                self.try_waiting(place, waiting, now);
+                self.stand(line, &*embedded, place, waiting, now);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::dispatch::view::Protocol;
-use crate::dispatch::{Embedded, KeyLine, Watched};
+use crate::dispatch::{Awaited, Embedded, KeyLine, Watched};
 use crate::proto::args::Args;
 use crate::proto::memcache::decode::{McDecoded, McDecoder, McLimits};
 use crate::proto::outbuf::OutBuf;
@@ -48,8 +48,14 @@ impl KeyLine for MemoryStore {
         self.next_token(worker)
     }
 
-    fn stand(&self, keys: &[&[u8]], place: u64, wall_ms: u64) -> bool {
-        self.wait_for(keys, place, wall_ms)
+    fn stand(
+        &self,
+        keys: &[&[u8]],
+        awaited: Awaited,
+        place: u64,
+        wall_ms: u64,
+    ) -> Result<(), usize> {
+        self.wait_for(keys, awaited, place, wall_ms)
     }
 
     fn leave(&self, keys: &[&[u8]], place: u64) {

@@ -226,7 +226,6 @@ impl Shard {
         if self.events.is_on() {
             self.events.push(PresenceEvent::Appeared(key.into()));
         }
-        self.waiters.key_appeared(key);
         if !self.tombstones.is_empty() {
             let hash = hash_of(key);
             if self.tombstones.of(hash) <= self.turn.own {
@@ -248,6 +247,7 @@ impl Shard {
             self.remove_at(at);
             return;
         }
+        self.waiters.key_written(key.as_slice());
         let bytes = size_of::<Entry<Record>>() + key.heap_bytes() + value.value.heap_bytes();
         let field_due = match &value.value {
             Value::Hash(hash) => hash.next_expiry_ms(),

@@ -1,7 +1,7 @@
 //! The store as its callers use it, under an explicit clock.
 
 use super::*;
-use crate::dispatch::Watched;
+use crate::dispatch::{Awaited, Watched};
 use crate::proto::args::Span;
 use crate::stamp::Stamp;
 use std::sync::atomic::Ordering::Relaxed;
@@ -274,20 +274,25 @@ fn who_waits_is_woken_once_and_in_order() {
     store.wake_by(0, Box::new(move || _ = counted.fetch_add(1, Relaxed)));
     let [first, second, third, other] = [0, 0, 0, 1].map(|worker| store.next_token(worker));
     assert!(first < second && second < third && third < other);
-    assert!(store.wait_for(&[b"a", b"b"], second, NOW));
-    assert!(store.wait_for(&[b"b"], first, NOW));
-    assert!(store.wait_for(&[b"b"], third, NOW));
-    assert!(store.wait_for(&[b"b"], other, NOW));
+    assert!(store.wait_for(&[b"a", b"b"], Awaited::List, second, NOW).is_ok());
+    assert!(store.wait_for(&[b"b"], Awaited::List, first, NOW).is_ok());
+    assert!(store.wait_for(&[b"b"], Awaited::List, third, NOW).is_ok());
+    assert!(store.wait_for(&[b"b"], Awaited::List, other, NOW).is_ok());
     store.stop_waiting(&[b"b"], third);
-    run(&store, "SET b 1");
+    run(&store, "RPUSH b 1");
     assert_eq!(calls.load(Relaxed), 2);
     let mut woken = Vec::new();
     store.take_woken(0, &mut woken);
     assert_eq!(woken, [first, second], "each worker fetches its own");
-    assert!(!store.wait_for(&[b"a", b"b"], third, NOW), "b is there");
+    assert_eq!(store.wait_for(&[b"a", b"b"], Awaited::List, third, NOW), Err(1), "b is there");
     woken.clear();
     store.take_woken(0, &mut woken);
     assert!(woken.is_empty());
+    assert!(store.wait_for(&[b"b"], Awaited::SortedSet, third, NOW).is_ok(), "a list is no zset");
+    run(&store, "RPUSH b 2");
+    store.take_woken(0, &mut woken);
+    assert_eq!(woken, [third], "it may have become one");
+    woken.clear();
     store.take_woken(1, &mut woken);
     assert_eq!(woken, [other]);
 }

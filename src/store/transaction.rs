@@ -1,6 +1,6 @@
 //! Several commands as one: EXEC with what WATCH needs, and the blocking pops.
 
-use crate::dispatch::Watched;
+use crate::dispatch::{Awaited, Watched};
 use crate::proto::args::Args;
 use crate::proto::outbuf::OutBuf;
 
@@ -8,6 +8,7 @@ use super::command::{self, Keys};
 use super::db::{Db, shard_of};
 use super::dict::hash_of;
 use super::shard::Record;
+use super::value::Value;
 use super::waiters::WaitToken;
 use super::{MemoryStore, SHARDS, ShardSet, reply};
 use crate::stamp::Stamping;
@@ -94,20 +95,30 @@ impl MemoryStore {
         into.dedup();
     }
 
-    /// Remembers that the client `token` waits for one of `keys` to appear, unless one of them is
-    /// there: then false, and nothing is remembered.
-    pub fn wait_for(&self, keys: &[&[u8]], token: WaitToken, now_ms: u64) -> bool {
+    /// Remembers that the client `token` waits for one of `keys` to become what is awaited, unless
+    /// one of them is: then nothing is remembered, and this is its number.
+    pub fn wait_for(
+        &self,
+        keys: &[&[u8]],
+        awaited: Awaited,
+        token: WaitToken,
+        now_ms: u64,
+    ) -> Result<(), usize> {
         let mut needed = ShardSet::default();
         keys.iter().for_each(|key| needed.add(shard_of(hash_of(key))));
         let mut unstamped = Stamping::default();
         let mut db = Db::new(self, self.lock_all(&needed), now_ms, (&[], 0), &mut unstamped);
-        if keys.iter().any(|key| db.exists(key)) {
-            return false;
+        let is = |record: &Record| match awaited {
+            Awaited::List => matches!(record.value, Value::List(_)),
+            Awaited::SortedSet => matches!(record.value, Value::ZSet(_)),
+        };
+        if let Some(ready) = keys.iter().position(|key| db.peek(key).is_some_and(is)) {
+            return Err(ready);
         }
         for key in keys {
             db.shard_for(key).0.waiters.add(key, token);
         }
-        true
+        Ok(())
     }
 
     /// Forgets that the client `token` waits for `keys`.

@@ -1,7 +1,7 @@
-//! Clients that wait for a key to appear (BLPOP and its family).
+//! Clients that wait for a key to become something (BLPOP and its family).
 //!
-//! The store only remembers who waits for what. When a key appears, everybody who waits for it is
-//! woken at once and tries again; the ones that lose wait again under their old place in line.
+//! The store only remembers who waits for what. When a key is written, everybody who waits for it
+//! is woken at once and looks again; the ones that lose wait again under their old place in line.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ impl Waiters {
 
     /// Wakes everybody who waits for `key`.
     #[inline]
-    pub(super) fn key_appeared(&mut self, key: &[u8]) {
+    pub(super) fn key_written(&mut self, key: &[u8]) {
         if self.by_key.is_empty() {
             return;
         }

@@ -33,12 +33,22 @@ fn wake(ring: &Ring, turn: usize, wait: &[&str], push: &[&str]) -> Reply {
 
 /// Clients that wait, as the nodes tell.
 fn waits(nodes: &[Node]) -> usize {
-    let count = |node: &Node| -> usize {
-        let info = node.connect().call(&["INFO", "clients"]).text();
-        let line = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
-        line.and_then(|n| n.trim().parse().ok()).expect("a figure")
+    nodes.iter().map(|node| blocked(node.connect())).sum()
+}
+
+/// Clients that wait at their keys' owner in the first rack.
+fn waits_at_keys(nodes: &[Node]) -> usize {
+    let at = |node: &Node| match node.redis {
+        Some(_) => blocked(node.connect_store()),
+        None => blocked(node.connect()),
     };
-    nodes.iter().map(count).sum()
+    nodes[..2].iter().map(at).sum()
+}
+
+fn blocked(mut client: Client) -> usize {
+    let info = client.call(&["INFO", "clients"]).text();
+    let line = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+    line.and_then(|n| n.trim().parse().ok()).expect("a figure")
 }
 
 fn lists_and_sorted_sets(ring: &Ring) {
@@ -92,6 +102,43 @@ fn who_leaves_takes_nothing(ring: &Ring) {
     assert_eq!(client.call(&["RPUSH", "{left}", "v"]), Reply::Int(1));
     assert_eq!(client.call(&["LRANGE", "{left}", "0", "-1"]), Reply::Array(vec![bulk("v")]));
     assert_eq!(client.call(&["DEL", "{left}"]), Reply::Int(1));
+}
+
+/// Who waits for a list is not disturbed by a string, and takes the list that comes after it.
+fn other_types_are_waited_through(ring: &Ring) {
+    let wait = |node: usize, words: &[&str]| {
+        let mut client = ring.nodes[node].connect();
+        client.send(&encode(words)).expect("sent");
+        client
+    };
+    let mut writer = ring.nodes[1].connect();
+    let mut waiting = wait(4, &["BLPOP", "{t}none", "{t}k", "0"]);
+    let mut moving = wait(2, &["BLMOVE", "{t}k2", "{t}to", "LEFT", "LEFT", "0"]);
+    let mut scored = wait(3, &["BZPOPMIN", "{t}z", "{t}k", "0"]);
+    wait_until("all of them wait", || waits_at_keys(&ring.nodes) == 3);
+    for key in ["{t}none", "{t}k", "{t}k2", "{t}z"] {
+        assert_eq!(writer.call(&["SET", key, "v"]).text(), "OK");
+        assert_eq!(writer.call(&["APPEND", key, "w"]), Reply::Int(2));
+    }
+    assert_eq!(writer.call(&["DEL", "{t}z"]), Reply::Int(1));
+    assert_eq!(writer.call(&["RPUSH", "{t}z", "no zset"]), Reply::Int(1));
+    assert_eq!(writer.call(&["RPUSH", "{t}other", "1"]), Reply::Int(1));
+    assert_eq!(writer.call(&["RENAME", "{t}other", "{t}k"]).text(), "OK");
+    assert_eq!(waiting.reply().expect("a reply"), pair("{t}k", "1"));
+    // A destination of another type is an error, as it would be at once.
+    assert_eq!(writer.call(&["SET", "{t}to", "v"]).text(), "OK");
+    assert_eq!(writer.call(&["DEL", "{t}k2"]), Reply::Int(1));
+    assert_eq!(writer.call(&["RPUSH", "{t}k2", "m"]), Reply::Int(1));
+    assert!(moving.reply().expect("a reply").text().starts_with("WRONGTYPE"));
+    assert_eq!(writer.call(&["DEL", "{t}z"]), Reply::Int(1));
+    assert_eq!(writer.call(&["ZADD", "{t}z", "1", "a"]), Reply::Int(1));
+    let popped = Reply::Array(vec![bulk("{t}z"), bulk("a"), bulk("1")]);
+    assert_eq!(scored.reply().expect("a reply"), popped);
+    let mut client = ring.nodes[0].connect();
+    let keys = ["{t}none", "{t}k", "{t}k2", "{t}z", "{t}to"];
+    assert!(client.call(&["BLPOP", "{t}none", "{t}k2", "1"]).text().starts_with("WRONGTYPE"));
+    let del: Vec<&str> = ["DEL"].iter().chain(&keys).copied().collect();
+    assert!(!client.call(&del).is_error());
 }
 
 /// Every item reaches one of several workers, exactly once.
@@ -153,6 +200,7 @@ fn waits_end_with_a_value_over_redis_servers() {
     assert_eq!(client.call(&["XACK", "{x}", "g", "8-1"]), Reply::Int(1));
     copies_agree(&ring);
     who_leaves_takes_nothing(&ring);
+    other_types_are_waited_through(&ring);
     workers_share_a_queue(&ring);
     copies_agree(&ring);
 }
@@ -163,6 +211,7 @@ fn waits_end_with_a_value_over_embedded_stores() {
     lists_and_sorted_sets(&ring);
     copies_agree(&ring);
     who_leaves_takes_nothing(&ring);
+    other_types_are_waited_through(&ring);
     workers_share_a_queue(&ring);
     copies_agree(&ring);
 }
