@@ -56,10 +56,10 @@ pub(super) fn may_stand(spec: &CommandSpec, args: &Args<'_>) -> bool {
     match spec.routing_of(args) {
         Routing::Keyed | Routing::Blocking => true,
         Routing::Node => matches!(spec.name, "ping" | "echo" | "time"),
+        Routing::Transaction => spec.name == "unwatch",
         Routing::LocalStore
         | Routing::AllNodes
         | Routing::Ring
-        | Routing::Transaction
         | Routing::Refused(_)
         | Routing::Hangup => false,
     }
@@ -131,8 +131,9 @@ pub(super) fn write_for_c(block: &Args<'_>, out: &mut Vec<u8>) -> bool {
     let Some(commands) = commands(block, &ModuleCommands::default()) else { return false };
     let unfit = |c: &Queued| {
         let args = c.request.args();
-        // Redis lets no script run what may wait.
-        args.len() > rewrite::EVAL_ARGS_MAX || c.spec.routing_of(&args) == Routing::Blocking
+        // Redis lets no script run what may wait, or watch.
+        let never = matches!(c.spec.routing_of(&args), Routing::Blocking | Routing::Transaction);
+        args.len() > rewrite::EVAL_ARGS_MAX || never
     };
     let keys: Vec<&[u8]> = commands.iter().flat_map(keys_of).collect();
     let words: usize = commands.iter().map(|c| c.request.args().len() + 1).sum();

@@ -10,12 +10,12 @@ pub(super) fn text(
     view: &View,
     usable: usize,
     counters: &Counters,
-    (in_flight, waiting): (usize, usize),
     args: &Args<'_>,
     now: Now,
 ) -> String {
     let topology = &view.topology;
     let local = topology.peer(topology.local());
+    let Counters { in_flight, waiting, .. } = counters;
     let requests = counters.client_reads + counters.client_writes + counters.client_other;
     let sections = [
         (

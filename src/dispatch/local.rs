@@ -36,6 +36,9 @@ impl Dispatcher {
         if spec.name == "torc.replicas" {
             return self.serve_replicas(view, id, args.tail(1), now);
         }
+        if matches!(spec.name, "info" | "client|list") {
+            return self.serve_roll(view, id, spec, args, now);
+        }
         let mut reply = self.spare();
         let shape = spec.shape_of(&args);
         let resp3_before = self.clients[id.0 as usize].resp3;
@@ -84,7 +87,6 @@ impl Dispatcher {
             "auth" => self.auth(view, id, &args, out),
             "hello" => self.hello(view, id, &args, out),
             "config|get" => config_get(view, &args, out),
-            "info" => self.info(view, &args, now, out),
             "cluster" => cluster(&args, out),
             "readonly" | "readwrite" => encode::simple(out, b"OK"),
             "acl|whoami" => encode::bulk(out, b"default"),
@@ -94,7 +96,7 @@ impl Dispatcher {
                 encode::int(out, 0);
                 encode::array(out, 0);
             }
-            "wait" => encode::int(out, 0),
+            "wait" => wait(&args, out),
             "waitaof" => {
                 encode::array(out, 2);
                 encode::int(out, 0);
@@ -216,66 +218,6 @@ impl Dispatcher {
         encode::array(out, 0);
     }
 
-    fn client_command(&mut self, id: ClientId, sub: &str, args: &Args<'_>, out: &mut Vec<u8>) {
-        let client = &mut self.clients[id.0 as usize];
-        match sub {
-            "id" => encode::int(out, client.number as i64),
-            "getname" => match client.session.as_ref().filter(|s| !s.name.is_empty()) {
-                Some(session) => encode::bulk(out, &session.name),
-                None => encode::null_bulk(out),
-            },
-            "setname" if args[2].iter().all(|b| (b'!'..=b'~').contains(b)) => {
-                client.session().name = args[2].to_vec();
-                encode::simple(out, b"OK");
-            }
-            "setname" => encode::error(
-                out,
-                b"ERR Client names cannot contain spaces, newlines or special characters.",
-            ),
-            "setinfo" => {
-                let session = client.session();
-                if args[2].eq_ignore_ascii_case(b"lib-name") {
-                    session.lib_name = args[3].to_vec();
-                } else if args[2].eq_ignore_ascii_case(b"lib-ver") {
-                    session.lib_version = args[3].to_vec();
-                } else {
-                    let option = String::from_utf8_lossy(&args[2]).into_owned();
-                    let text = format!("ERR Unrecognized option '{option}'");
-                    return encode::error(out, text.as_bytes());
-                }
-                encode::simple(out, b"OK");
-            }
-            "info" | "list" => {
-                let line = client_line(client);
-                encode::bulk(out, line.as_bytes());
-            }
-            "no-evict" | "no-touch" => match on_or_off(&args[2]) {
-                Some(_) => encode::simple(out, b"OK"),
-                None => encode::error(out, b"ERR syntax error"),
-            },
-            "reply" if args[2].eq_ignore_ascii_case(b"on") => encode::simple(out, b"OK"),
-            "reply" => encode::error(out, b"ERR only CLIENT REPLY ON is offered by this node"),
-            "tracking" => match on_or_off(&args[2]) {
-                Some(false) => encode::simple(out, b"OK"),
-                Some(true) => {
-                    encode::error(out, b"ERR client side caching is not offered by this node")
-                }
-                None => encode::error(out, b"ERR syntax error"),
-            },
-            "getredir" => encode::int(out, -1),
-            "trackinginfo" => tracking_info(out),
-            "kill" => encode::error(out, b"ERR No such client"),
-            "unblock" => encode::int(out, 0),
-            _ => {
-                let text = format!(
-                    "ERR unknown subcommand '{}'. Try CLIENT HELP.",
-                    sub.to_ascii_uppercase()
-                );
-                encode::error(out, text.as_bytes());
-            }
-        }
-    }
-
     fn set_consistency(&mut self, view: &View, id: ClientId, args: &Args<'_>, out: &mut Vec<u8>) {
         let session = self.clients[id.0 as usize].session();
         let level = |text: Option<&[u8]>| {
@@ -343,20 +285,27 @@ impl Dispatcher {
         };
         affinity::execute(&context, name, args, out);
     }
+}
 
-    fn info(&self, view: &View, args: &Args<'_>, now: Now, out: &mut Vec<u8>) {
-        let usable = self.links.usable();
-        let busy = (self.in_flight(), self.waiting());
-        let text = super::info::text(view, usable, &self.counters, busy, args, now);
-        encode::bulk(out, text.as_bytes());
-    }
+fn integer(word: &[u8]) -> Option<i64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 fn select(args: &Args<'_>, out: &mut Vec<u8>) {
-    match std::str::from_utf8(&args[1]).ok().and_then(|n| n.parse::<i64>().ok()) {
+    match integer(&args[1]) {
         Some(0) => encode::simple(out, b"OK"),
         Some(_) => encode::error(out, b"ERR DB index is out of range"),
         None => encode::error(out, b"ERR value is not an integer or out of range"),
+    }
+}
+
+/// No write is known to be anywhere but where it was answered for.
+fn wait(args: &Args<'_>, out: &mut Vec<u8>) {
+    match (integer(&args[1]), integer(&args[2])) {
+        (None, _) => encode::error(out, b"ERR value is not an integer or out of range"),
+        (_, None) => encode::error(out, b"ERR timeout is not an integer or out of range"),
+        (_, Some(..0)) => encode::error(out, b"ERR timeout is negative"),
+        (Some(_), Some(_)) => encode::int(out, 0),
     }
 }
 
@@ -391,42 +340,6 @@ fn config_get(view: &View, args: &Args<'_>, out: &mut Vec<u8>) {
     for (name, value) in found {
         encode::bulk(out, name.as_bytes());
         encode::bulk(out, value.as_bytes());
-    }
-}
-
-fn client_line(client: &super::client::Client) -> String {
-    let session = client.session.as_deref();
-    let text = |bytes: Option<&Vec<u8>>| {
-        bytes.map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default()
-    };
-    format!(
-        "id={} name={} db=0 sub=0 psub=0 multi=-1 resp={} lib-name={} lib-ver={}\n",
-        client.number,
-        text(session.map(|s| &s.name)),
-        if client.resp3 { 3 } else { 2 },
-        text(session.map(|s| &s.lib_name)),
-        text(session.map(|s| &s.lib_version)),
-    )
-}
-
-fn tracking_info(out: &mut Vec<u8>) {
-    encode::array(out, 6);
-    encode::bulk(out, b"flags");
-    encode::array(out, 1);
-    encode::bulk(out, b"off");
-    encode::bulk(out, b"redirect");
-    encode::int(out, -1);
-    encode::bulk(out, b"prefixes");
-    encode::array(out, 0);
-}
-
-fn on_or_off(word: &[u8]) -> Option<bool> {
-    if word.eq_ignore_ascii_case(b"on") {
-        Some(true)
-    } else if word.eq_ignore_ascii_case(b"off") {
-        Some(false)
-    } else {
-        None
     }
 }
 

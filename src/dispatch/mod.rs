@@ -57,6 +57,7 @@ mod replicas;
 mod replies;
 mod requests;
 mod ringwide;
+mod roll;
 mod route;
 mod scan;
 #[cfg(test)]
@@ -64,6 +65,7 @@ mod scripted;
 pub mod scripts;
 mod secure;
 mod send;
+mod sessions;
 mod slot;
 mod stamps;
 mod task;
@@ -81,6 +83,7 @@ use slab::Slab;
 pub use client::{ClientId, ClientKind};
 pub use counters::{Counters, LATENCY_BUCKETS, Latency};
 pub use embedded::{Awaited, Embedded, KeyLine, Watched};
+pub use roll::{Roll, RollCall};
 pub use secure::{LinkRefused, LinkRng, Security};
 pub use upstream::{Target, UpId, UpstreamError};
 
@@ -145,6 +148,8 @@ pub enum Event {
         /// Why.
         why: LinkRefused,
     },
+    /// All workers are asked; [`Dispatcher::on_roll`] brings what they say.
+    RollCall(RollCall),
     /// A peer answered as only torc does (decision E1).
     TorcPeer {
         /// The peer.
@@ -160,6 +165,8 @@ pub struct Dispatcher {
     /// `None` while no link is encrypted.
     security: Option<Security>,
     worker: u64,
+    /// There are other workers.
+    siblings: bool,
     embedded: Option<Arc<dyn Embedded>>,
     clients: Slab<Client>,
     clients_made: u64,
@@ -205,6 +212,7 @@ impl Dispatcher {
             views: 0,
             security: None,
             worker,
+            siblings: false,
             embedded,
             clients: Slab::new(),
             clients_made: 0,

@@ -40,6 +40,13 @@ pub(super) struct Multi {
     failed: bool,
 }
 
+impl Multi {
+    /// Commands queued so far.
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+}
+
 /// What is not queued inside of MULTI.
 const NOT_QUEUED: [&str; 6] = ["discard", "exec", "multi", "quit", "reset", "watch"];
 
@@ -56,6 +63,12 @@ impl Dispatcher {
             multi.failed = true;
             multi.commands.clear();
         }
+    }
+
+    /// Gives up the client's transaction and what it watches.
+    pub(super) fn end_multi(&mut self, id: ClientId, now: Now) {
+        self.clients[id.0 as usize].multi = None;
+        self.unwatch(id, now);
     }
 
     /// Queues one command.
@@ -127,8 +140,7 @@ impl Dispatcher {
             ("multi", true) => self.reply_error(id, "ERR MULTI calls can not be nested", now),
             ("exec", true) => self.exec(view, id, now),
             ("discard", true) => {
-                self.clients[id.0 as usize].multi = None;
-                self.unwatch(id, now);
+                self.end_multi(id, now);
                 self.say_ok(id, now);
             }
             ("watch", true) => self.reply_error(id, "ERR WATCH inside MULTI is not allowed", now),

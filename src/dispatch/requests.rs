@@ -252,7 +252,10 @@ impl Dispatcher {
         }
         let Some(spec) = self.known_command(view, id, &args, now) else {
             self.counters.unknown_commands += 1;
-            return self.fail_multi(id);
+            return match args[0].eq_ignore_ascii_case(b"exec") {
+                true => self.end_multi(id, now),
+                false => self.fail_multi(id),
+            };
         };
         if !self.clients[id.0 as usize].trusted && !BEFORE_AUTH.contains(&spec.name) {
             return self.reply_error(id, "NOAUTH Authentication required.", now);

@@ -80,6 +80,7 @@ impl Core {
         let mut dispatcher = Dispatcher::new(number as u64, view, setup.embedded.clone());
         dispatcher.share_scripts(Arc::clone(&setup.scripts));
         dispatcher.share_clock(Arc::clone(&setup.stamps));
+        dispatcher.has_siblings();
         if let Some(security) = &setup.security {
             dispatcher.secure_links(security.for_dispatcher());
         }
@@ -194,6 +195,9 @@ impl Core {
                 self.tell(Notice::Control { from, kind, body });
             }
             Event::LinkRefused { from, why } => self.report_refused(from, &why),
+            Event::RollCall(call) => {
+                tokio::task::spawn_local(Rc::clone(self).call_roll(call));
+            }
             Event::TorcPeer { peer } => {
                 self.tell(Notice::TorcPeer(peer));
             }

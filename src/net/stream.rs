@@ -84,6 +84,14 @@ impl WriteHalf {
         }
     }
 
+    /// The other end's address, as Redis shows it.
+    pub(super) fn remote(&self) -> String {
+        match self {
+            WriteHalf::Tcp(half) => half.peer_addr().map_or(String::new(), |a| a.to_string()),
+            WriteHalf::Unix(_) => "unix:0".to_owned(),
+        }
+    }
+
     /// Ready when the socket takes bytes again.
     pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

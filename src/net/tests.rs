@@ -94,6 +94,7 @@ fn setup() -> Setup {
         names: Names::new(None, CONTROL.handle().clone()).expect("a resolver"),
         clock: Clock::start(),
         heard: Arc::new(Heard::default()),
+        siblings: Arc::default(),
         notices: mpsc::unbounded_channel().0,
     }
 }

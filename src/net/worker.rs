@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::store_health::StoreHealth;
 pub use super::stream::Socket;
 use crate::dispatch::scripts::Scripts;
 use crate::dispatch::view::View;
-use crate::dispatch::{ClientKind, Counters, Embedded};
+use crate::dispatch::{ClientKind, Conn, Counters, Embedded, Roll, RollCall};
 use crate::gossip::Link;
 use crate::ring::PeerId;
 use crate::stamp::StampClock;
@@ -68,6 +68,8 @@ pub struct Setup {
     pub clock: Clock,
     /// Where peers were last heard, for the failure detector.
     pub heard: Arc<Heard>,
+    /// The workers of the node, as they ask each other.
+    pub siblings: Arc<Siblings>,
     /// What workers tell the control plane.
     pub notices: mpsc::UnboundedSender<Notice>,
 }
@@ -131,12 +133,38 @@ impl Heard {
     }
 }
 
+/// The workers of a node, for each other.
+#[derive(Default)]
+pub struct Siblings(OnceLock<Vec<mpsc::UnboundedSender<Command>>>);
+
+impl Siblings {
+    /// Makes the workers of a node known to each other. Once.
+    pub fn introduce(&self, workers: &[Worker]) {
+        let _ = self.0.set(workers.iter().map(|worker| worker.commands.clone()).collect());
+    }
+
+    /// What all of them say.
+    async fn roll(&self, lists: bool) -> Roll {
+        let mut sum = Roll::default();
+        for worker in self.0.get().into_iter().flatten() {
+            let (reply, answer) = oneshot::channel();
+            if worker.send(Command::Roll { lists, reply }).is_ok()
+                && let Ok(roll) = answer.await
+            {
+                sum.add(roll);
+            }
+        }
+        sum
+    }
+}
+
 enum Command {
     Accept(Socket, ClientKind),
     Refresh,
     Reopen(PeerId),
     Retry(PeerId),
     Counters(oneshot::Sender<Counters>),
+    Roll { lists: bool, reply: oneshot::Sender<Roll> },
     Drain(oneshot::Sender<()>),
     Stop,
 }
@@ -268,6 +296,26 @@ async fn run(
 }
 
 impl Core {
+    fn roll(&self, lists: bool) -> Roll {
+        let ios = self.ios.borrow();
+        let address = |id| ios.get(&Conn::Client(id)).map_or(String::new(), |io| io.write.remote());
+        self.look().roll(lists, address)
+    }
+
+    /// Asks all workers for their part of an answer.
+    pub(super) async fn call_roll(self: Rc<Core>, call: RollCall) {
+        let roll = match self.setup.siblings.0.get() {
+            Some(_) => self.setup.siblings.roll(call.lists).await,
+            None => self.roll(call.lists),
+        };
+        if self.is_broken() {
+            return;
+        }
+        let now = self.setup.clock.now();
+        self.enter().on_roll(call, roll, now);
+        self.after_input();
+    }
+
     fn obey(self: &Rc<Core>, command: Command) {
         match command {
             Command::Accept(socket, kind) => self.accept(socket, kind),
@@ -279,11 +327,10 @@ impl Core {
             Command::Reopen(peer) => self.reopen(peer),
             Command::Retry(peer) => self.hurry(peer),
             Command::Counters(reply) => {
-                let dispatcher = self.look();
-                let mut counters = dispatcher.counters().clone();
-                counters.in_flight = dispatcher.in_flight() as u64;
-                counters.waiting = dispatcher.waiting() as u64;
-                let _ = reply.send(counters);
+                let _ = reply.send(self.look().figures());
+            }
+            Command::Roll { lists, reply } => {
+                let _ = reply.send(self.roll(lists));
             }
             Command::Stop => {}
             Command::Drain(reply) => {

@@ -124,6 +124,7 @@ impl Node {
         let workers: Arc<[Worker]> = (0..config.worker_count())
             .map(|number| Worker::spawn(number, setup.clone()))
             .collect::<io::Result<_>>()?;
+        setup.siblings.introduce(&workers);
         let shared = Arc::new(Shared {
             config,
             clock,
@@ -265,6 +266,7 @@ fn setup(
         buffers: Arc::clone(buffers),
         idle_timeout_ms: config.limits.idle_timeout_ms,
         heard: Arc::clone(heard),
+        siblings: Arc::default(),
         notices,
     }
 }

@@ -22,6 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[
     row("ping", -1, Keyless, Read, ping),
     row("echo", 2, Keyless, Read, echo),
     row("time", 1, Keyless, Read, time),
+    row("unwatch", 1, Keyless, Read, unwatch),
     row("eval", -3, Keyless, Write, no_scripts),
     row("evalsha", -3, Keyless, Write, no_scripts),
     row("eval_ro", -3, Keyless, Write, no_scripts),
@@ -163,6 +164,12 @@ fn ping(_db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
 
 fn echo(_db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
     reply::bulk(out, &args[1]);
+    Ok(())
+}
+
+/// In a transaction only: watching is its caller's matter, and over by then.
+fn unwatch(_db: &mut Db<'_>, _args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
+    reply::status(out, "OK");
     Ok(())
 }
 

@@ -244,6 +244,8 @@ pub struct Ring {
     /// Where nodes added from now on take connections of peers: a host, and a port unless it is
     /// drawn.
     pub peer_at: (String, Option<u16>),
+    /// Workers of nodes added from now on.
+    pub workers: usize,
     folder: Folder,
     layout: Layout,
 }
@@ -269,7 +271,7 @@ impl Ring {
     pub fn empty(layout: Layout) -> Ring {
         let peer_at = ("127.0.0.1".to_owned(), None);
         let (nodes, env, folder) = (Vec::new(), Vec::new(), Folder::new());
-        Ring { nodes, env, seeded: true, peer_at, folder, layout }
+        Ring { nodes, env, seeded: true, peer_at, workers: 1, folder, layout }
     }
 
     /// More lines of the pool of nodes added from now on.
@@ -314,8 +316,8 @@ impl Ring {
         let text = format!(
             "pool:\n  name: n{number}\n  datacenter: {dc}\n  rack: {rack}\n  tokens: '{token}'\n  \
              listen: 127.0.0.1:{}\n  dyn_listen: {}:{}\n  stats_listen: 127.0.0.1:{}\n  \
-             workers: 1\n{store}{}{seeds}",
-            node.client, self.peer_at.0, node.peer, node.admin, self.layout.extra
+             workers: {}\n{store}{}{seeds}",
+            node.client, self.peer_at.0, node.peer, node.admin, self.workers, self.layout.extra
         );
         fs::write(&node.conf, text).expect("configuration written");
         node.start();

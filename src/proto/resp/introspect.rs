@@ -63,7 +63,7 @@ fn infos(rows: impl Iterator<Item = Option<Row>>, out: &mut Vec<u8>) {
     for row in rows {
         match row {
             Some(row) => info(row, out),
-            None => encode::null_array(out),
+            None => encode::null_bulk(out),
         }
     }
 }

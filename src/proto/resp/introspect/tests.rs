@@ -37,7 +37,7 @@ fn a_command_is_told_with_its_keys_and_flags() {
         &b"*10\r\n$3\r\nget\r\n:2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n*2\r\n+@read\r\n"[..];
     assert!(infos[0].starts_with(get), "{}", infos[0].escape_ascii());
     assert!(infos[1].starts_with(b"*10\r\n$11\r\nobject|freq\r\n:3\r\n"));
-    assert_eq!(infos[2], b"*-1\r\n");
+    assert_eq!(infos[2], b"$-1\r\n");
     assert_eq!(elements(elements(infos[3]).last().unwrap()).count(), 4);
     assert_eq!(texts(elements(infos[4]).nth(2).unwrap()), ["readonly", "blocking", "movablekeys"]);
 }

@@ -111,6 +111,10 @@ impl Rejection {
     /// Writes the error reply in Redis's words; clients look for their beginnings.
     pub fn write(&self, args: &Args<'_>, out: &mut Vec<u8>) {
         let mut text = b"ERR ".to_vec();
+        if matches!(self, Rejection::Arity(spec) if spec.name == "exec") {
+            // An EXEC that is none ends the transaction.
+            text = b"EXECABORT Transaction discarded because of: ".to_vec();
+        }
         match self {
             Rejection::UnknownCommand => unknown_command(args, &mut text),
             Rejection::UnknownSubcommand(spec) => {
@@ -122,6 +126,10 @@ impl Rejection {
             }
             Rejection::Arity(spec) => {
                 text.extend_from_slice(b"wrong number of arguments for '");
+                if std::ptr::eq(*spec, &HELP) {
+                    text.extend_from_slice(&args[0].to_ascii_lowercase());
+                    text.push(b'|');
+                }
                 text.extend_from_slice(spec.name.as_bytes());
                 text.extend_from_slice(b"' command");
             }
