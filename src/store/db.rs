@@ -6,6 +6,7 @@ use super::MemoryStore;
 use super::blob::Blob;
 use super::dict::{Entry, hash_of};
 use super::error::CommandError;
+use super::marks::Marks;
 use super::shard::{Record, Shard};
 use super::usage::SHARDS;
 use super::value::{Kind, Value};
@@ -105,6 +106,15 @@ impl<'a> Db<'a> {
         Some(shard.record(at))
     }
 
+    /// The same for a memcache client that takes the value.
+    pub(super) fn fetch(&mut self, key: &[u8]) -> Option<&Record> {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        let at = shard.find_counted(hash, key, now_ms)?;
+        shard.record_mut(at).marks.fetched = true;
+        Some(shard.record(at))
+    }
+
     /// The record at `key`, for a command that will write.
     pub(super) fn peek(&mut self, key: &[u8]) -> Option<&Record> {
         let now_ms = self.now_ms;
@@ -180,6 +190,7 @@ impl<'a> Db<'a> {
             Some(at) => {
                 let record = shard.record_mut(at);
                 record.flags = flags;
+                record.marks = Marks::default();
                 match &mut record.value {
                     Value::Str(old) => old.set(value),
                     other => *other = Value::Str(Blob::new(value)),
@@ -287,6 +298,26 @@ impl<'a> Db<'a> {
             shard.commit(at);
         }
         at.is_some()
+    }
+
+    /// Sets the marks of `key`, which is no change of it.
+    pub(super) fn set_marks(&mut self, key: &[u8], marks: Marks) {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        if let Some(at) = shard.find(hash, key, now_ms) {
+            shard.record_mut(at).marks = marks;
+        }
+    }
+
+    /// Marks the item at `key` stale, which changes its version: the next reader may make it anew.
+    pub(super) fn make_stale(&mut self, key: &[u8]) {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        if let Some(at) = shard.find(hash, key, now_ms) {
+            let marks = &mut shard.record_mut(at).marks;
+            *marks = Marks { stale: true, token_sent: false, ..*marks };
+            shard.commit(at);
+        }
     }
 
     /// Sets when `key` goes as [`Db::set_expiry`] does, but not as a change of the key.

@@ -2,7 +2,10 @@
 //!
 //! memcached 1.6 is the reference (`proto_text.c`, `memcached.c`). Values are the same strings the
 //! Redis side has; flags lie beside them, and a cas id is the number of the key's last change. A
-//! key that holds no string is as good as absent. Meta commands are refused.
+//! key that holds no string is as good as absent. [`meta`] has the meta commands.
+
+mod meta;
+mod meta_flags;
 
 use crate::proto::args::Args;
 use crate::proto::outbuf::OutBuf;
@@ -11,6 +14,7 @@ use super::MemoryStore;
 use super::blob::Blob;
 use super::db::{Db, Edit, Expiry};
 use super::error::CommandError;
+use super::marks::Marks;
 use super::settings::Eviction;
 use super::shard::Record;
 use super::usage::SHARDS;
@@ -62,12 +66,16 @@ impl MemoryStore {
             (b"gets", None) => self.get(args.tail(1), true, now, out),
             (b"gat", None) => self.get_and_touch(args, false, now, out),
             (b"gats", None) => self.get_and_touch(args, true, now, out),
+            (b"mg" | b"ms" | b"md" | b"ma" | b"me", _) => {
+                return self.meta(args, data, now, out);
+            }
             (verb, Some(data)) => self.store_item(verb, args, data, now),
             (b"incr", None) => return self.count(args, true, now, out),
             (b"decr", None) => return self.count(args, false, now, out),
             (b"delete", None) => self.delete(args, now),
             (b"touch", None) => self.touch(args, now),
             (b"flush_all", None) => self.flush_all(args, now),
+            (b"stats", None) => self.stats(args.get(1).unwrap_or_default(), out),
             _ => Err(ERROR),
         };
         put_line(out, line.unwrap_or_else(|error| error));
@@ -93,7 +101,7 @@ impl MemoryStore {
         now: &mut Now<'_>,
         out: &mut OutBuf,
     ) -> Line {
-        if args.len() < 3 {
+        if args.len() < 2 {
             return Err(ERROR);
         }
         let expiry = expiry(args.get(1), now.ms)?;
@@ -124,6 +132,9 @@ impl MemoryStore {
         let mut db = self.open_key(key, now.ms, now.stamping);
         let old = item(&mut db, key).map(Record::version);
         let set = |mut db: Db<'_>| {
+            if verb != b"set" {
+                db.follow(key);
+            }
             if db.set_item(key, data, flags, expiry) {
                 drop_if_over(&mut db, key, expiry);
             }
@@ -134,8 +145,8 @@ impl MemoryStore {
                 Ok(STORED)
             }
             (b"add", Some(_)) | (b"replace" | b"append" | b"prepend", None) => Ok(NOT_STORED),
-            (b"append", Some(_)) => join(db, key, data, false),
-            (b"prepend", Some(_)) => join(db, key, data, true),
+            (b"append", Some(_)) => join(&mut db, key, data, false),
+            (b"prepend", Some(_)) => join(&mut db, key, data, true),
             (b"cas", None) => Ok(NOT_FOUND),
             (b"cas", Some(version)) => {
                 match args.get(5).and_then(number::<u64>).ok_or(BAD_FORMAT)? == version {
@@ -163,18 +174,7 @@ impl MemoryStore {
             if item(&mut db, key).is_none() {
                 return Err(NOT_FOUND);
             }
-            let counted = db.edit_existing(key, |text: &mut Blob| {
-                let old = counter(text.as_slice()).ok_or(CommandError::NotInteger)?;
-                let new = match up {
-                    true => old.wrapping_add(delta),
-                    false => old.saturating_sub(delta),
-                };
-                // Parity: a number that got shorter keeps its place, filled up with blanks.
-                let padded = format!("{new:<width$}", width = text.len());
-                text.set(padded.as_bytes());
-                Ok(Edit::Changed(new))
-            });
-            counted.map_err(|_| NOT_NUMERIC)?.ok_or(NOT_FOUND)
+            counted(&mut db, key, delta, up).map_err(|_| NOT_NUMERIC)
         });
         match answer {
             Ok(number) => put_line(out, itoa::Buffer::new().format(number)),
@@ -207,6 +207,26 @@ impl MemoryStore {
         }
     }
 
+    /// The figures memcached has by argument. The node's own are `stats` without one.
+    fn stats(&self, what: &[u8], out: &mut OutBuf) -> Line {
+        match what {
+            b"reset" => return Ok("RESET"),
+            // There are no slabs, and items are not counted by size.
+            b"items" | b"slabs" | b"sizes" => {}
+            b"settings" => {
+                let evictions = match self.settings.eviction {
+                    Eviction::Refuse => "off",
+                    Eviction::AllKeysLru | Eviction::VolatileLru => "on",
+                };
+                put_line(out, &format!("STAT maxbytes {}", self.settings.memory_bytes_max));
+                put_line(out, &format!("STAT evictions {evictions}"));
+                put_line(out, &format!("STAT item_size_max {}", self.settings.string_bytes_max));
+            }
+            _ => return Err(ERROR),
+        }
+        Ok("END")
+    }
+
     fn flush_all(&self, args: &Args<'_>, now: &mut Now<'_>) -> Line {
         match args.get(1) {
             None | Some(b"0" | b"noreply") => {}
@@ -224,6 +244,22 @@ impl MemoryStore {
     }
 }
 
+/// Counts an item that is there up or down; the new number.
+fn counted(db: &mut Db<'_>, key: &[u8], delta: u64, up: bool) -> Result<u64, CommandError> {
+    let counted = db.edit_existing(key, |text: &mut Blob| {
+        let old = counter(text.as_slice()).ok_or(CommandError::NotInteger)?;
+        let new = match up {
+            true => old.wrapping_add(delta),
+            false => old.saturating_sub(delta),
+        };
+        // Parity: a number that got shorter keeps its place, filled up with blanks.
+        let padded = format!("{new:<width$}", width = text.len());
+        text.set(padded.as_bytes());
+        Ok(Edit::Changed(new))
+    });
+    counted?.ok_or(CommandError::NotInteger)
+}
+
 /// The record at `key` when it holds a string.
 fn item<'d>(db: &'d mut Db<'_>, key: &[u8]) -> Option<&'d Record> {
     db.peek(key).filter(|record| matches!(record.value, Value::Str(_)))
@@ -231,7 +267,7 @@ fn item<'d>(db: &'d mut Db<'_>, key: &[u8]) -> Option<&'d Record> {
 
 /// Appends one VALUE block, or nothing.
 fn put_value(db: &mut Db<'_>, key: &[u8], with_cas: bool, out: &mut OutBuf) {
-    let Some(record) = db.record(key) else {
+    let Some(record) = db.fetch(key) else {
         return;
     };
     let Value::Str(text) = &record.value else {
@@ -249,6 +285,17 @@ fn put_value(db: &mut Db<'_>, key: &[u8], with_cas: bool, out: &mut OutBuf) {
         out.put(digits.format(record.version()).as_bytes());
     }
     out.put(b"\r\n");
+    put_text(text, out);
+}
+
+/// Appends the data of an item that is there.
+fn put_data(db: &mut Db<'_>, key: &[u8], out: &mut OutBuf) {
+    if let Some(Record { value: Value::Str(text), .. }) = db.peek(key) {
+        put_text(text, out);
+    }
+}
+
+fn put_text(text: &Blob, out: &mut OutBuf) {
     match text {
         Blob::Shared(data) => out.put_shared(data.as_ref().clone()),
         Blob::Inline { .. } | Blob::Heap(_) | Blob::Growing(_) => out.put(text.as_slice()),
@@ -257,7 +304,7 @@ fn put_value(db: &mut Db<'_>, key: &[u8], with_cas: bool, out: &mut OutBuf) {
 }
 
 /// Appends or prepends to an item that is there; its flags and expiry stay.
-fn join(mut db: Db<'_>, key: &[u8], data: &[u8], before: bool) -> Line {
+fn join(db: &mut Db<'_>, key: &[u8], data: &[u8], before: bool) -> Line {
     let max = db.string_bytes_max();
     let joined = db.edit_existing(key, |text: &mut Blob| {
         if text.len() + data.len() > max {
@@ -267,6 +314,7 @@ fn join(mut db: Db<'_>, key: &[u8], data: &[u8], before: bool) -> Line {
         text.make_mut().splice(at..at, data.iter().copied());
         Ok(Edit::Changed(()))
     });
+    db.set_marks(key, Marks::default());
     joined.map(|_| STORED).map_err(|_| TOO_LARGE)
 }
 

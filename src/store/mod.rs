@@ -40,6 +40,7 @@ mod lcs;
 mod list_moves;
 mod lists;
 mod maintenance;
+mod marks;
 mod memcache;
 mod pick;
 mod reply;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::blob::Blob;
 use super::dict::{Dict, Entry, hash_of};
 use super::events::{EventRing, PresenceEvent};
+use super::marks::Marks;
 use super::settings::{StoreCounters, StoreSettings};
 use super::stamps::{Tombstones, Turn};
 use super::usage::{SHARDS, Unreported, Usage};
@@ -38,6 +39,7 @@ pub(super) struct Record {
     access: u32,
     /// A memcache client's flags; 0 for everybody else.
     pub(super) flags: u32,
+    pub(super) marks: Marks,
     /// Memory charged, in units of [`CHARGE_UNIT`].
     charged: u32,
 }
@@ -220,6 +222,7 @@ impl Shard {
             stamp: Stamp::NONE,
             access: (now_ms >> ACCESS_SHIFT) as u32,
             flags: 0,
+            marks: Marks::default(),
             charged: 0,
         };
         let at = self.keys.push_hashed(hash, Blob::new(key), record);
