@@ -10,10 +10,11 @@ use super::gather::Said;
 use super::plan::Standing;
 use super::send::Parcel;
 use super::task::{Next, Part, Task};
-use super::view::{Now, View};
+use super::view::{Now, Protocol, View};
 use super::{Dispatcher, Frame};
 use crate::proto::args::Args;
 use crate::proto::command::TowardC;
+use crate::proto::memcache;
 use crate::proto::resp::encode;
 use crate::proto::resp::reply::{elements, is_error, is_ok, parse_int};
 use crate::proto::resp::spec::CommandSpec;
@@ -41,7 +42,7 @@ pub(super) struct AllNodes {
 
 /// When the command succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
+pub(super) enum Rule {
     /// When every node did it.
     Every,
     /// When any node did it: a running script is killed where it runs.
@@ -86,16 +87,7 @@ impl Dispatcher {
         if let Some(failure) = self.refused_by(view, &peers, spec, &args) {
             return self.reply_in_turn(id.0, envelope, Said::Failed(failure), now);
         }
-        let all = AllNodes {
-            view: Arc::clone(&self.view),
-            rule: Rule::of(spec),
-            waiting: peers.len(),
-            peers: peers.clone(),
-            own: Vec::new(),
-            common: None,
-            done: 0,
-            missing: Vec::new(),
-        };
+        let all = AllNodes::new(Arc::clone(&self.view), Rule::of(spec), &peers);
         let part = self.begin_task(id.0, envelope, Task::AllNodes(all), now);
         let stamp = self.new_stamp(view, now);
         for (number, peer) in (0..).zip(peers) {
@@ -122,7 +114,7 @@ impl Dispatcher {
 }
 
 /// Every node that is not down; this node among them.
-fn asked(view: &View, standings: &[Standing]) -> Vec<PeerIdx> {
+pub(super) fn asked(view: &View, standings: &[Standing]) -> Vec<PeerIdx> {
     let asked = |idx: &PeerIdx| {
         *idx == view.topology.local()
             || standings.get(idx.0 as usize).is_some_and(|s| *s != Standing::NotRoutable)
@@ -131,6 +123,19 @@ fn asked(view: &View, standings: &[Standing]) -> Vec<PeerIdx> {
 }
 
 impl AllNodes {
+    pub(super) fn new(view: Arc<View>, rule: Rule, peers: &[PeerIdx]) -> AllNodes {
+        AllNodes {
+            view,
+            rule,
+            waiting: peers.len(),
+            peers: peers.to_vec(),
+            own: Vec::new(),
+            common: None,
+            done: 0,
+            missing: Vec::new(),
+        }
+    }
+
     /// Takes the answer of node number `part`.
     pub(super) fn take(&mut self, part: u16, said: Said<'_>) -> Next {
         self.waiting -= 1;
@@ -142,8 +147,9 @@ impl AllNodes {
             }
             Said::Reply(_) | Said::Large(_) => said.bytes().unwrap_or_default(),
         };
-        if is_error(reply) {
-            let text = reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]);
+        if self.is_error(reply) {
+            let text = reply.strip_prefix(b"-").unwrap_or(reply);
+            let text = text.strip_suffix(b"\r\n").unwrap_or(text);
             self.missing.push((peer, text.to_vec()));
         } else if !reply.is_empty() {
             self.done += usize::from(self.rule != Rule::Any || is_ok(reply));
@@ -158,6 +164,13 @@ impl AllNodes {
             return Next::Wait;
         }
         Next::Reply(self.answer())
+    }
+
+    fn is_error(&self, reply: &[u8]) -> bool {
+        match self.view.settings.protocol {
+            Protocol::Redis => is_error(reply),
+            Protocol::Memcache => memcache::reply::is_error(reply),
+        }
     }
 
     fn has(&mut self, reply: &[u8]) {
@@ -177,10 +190,17 @@ impl AllNodes {
         if let Some((_, first)) = self.missing.first() {
             // What no node does is told in the datastore's own words.
             let same = self.missing.iter().all(|(_, text)| text == first);
-            if self.done == 0 && same && is_error(&self.own) {
+            if self.done == 0 && same && self.is_error(&self.own) {
                 return std::mem::take(&mut self.own);
             }
-            encode::error(&mut out, self.names().as_bytes());
+            match self.view.settings.protocol {
+                Protocol::Redis => {
+                    encode::error(&mut out, format!("ERR {}", self.names()).as_bytes());
+                }
+                Protocol::Memcache => {
+                    out = format!("SERVER_ERROR {}\r\n", self.names()).into_bytes();
+                }
+            }
             return out;
         }
         match &self.common {
@@ -204,7 +224,7 @@ impl AllNodes {
             text += &format!("; and {} more", self.missing.len() - NAMED_MAX);
         }
         let (missing, all) = (self.missing.len(), self.peers.len());
-        format!("ERR Dynomite: {missing} of {all} nodes did not do it: {text}")
+        format!("Dynomite: {missing} of {all} nodes did not do it: {text}")
     }
 }
 

@@ -13,6 +13,7 @@ use super::dedicated::Purpose;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::{Hop, Op};
+use super::primary::Origin;
 use super::send::Ask;
 use super::slot::{Owner, Stage};
 use super::task::Part;
@@ -93,7 +94,8 @@ impl Dispatcher {
                 self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
             }
             Ok(_) if request.op == Op::Write && plan.legs.len() > 1 => {
-                let (part, peer) = self.reserve_primary(view, spec, (&request, &plan), now);
+                let origin = Origin::Redis(spec);
+                let (part, peer) = self.reserve_primary(view, origin, (&request, &plan), now);
                 self.ask_waiting(view, peer, spec, (frame, args), part, now);
             }
             Ok(_) => {

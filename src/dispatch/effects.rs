@@ -10,23 +10,24 @@
 
 use std::sync::Arc;
 
-use super::failure::{Cause, Failure, FailureKind, from_reply};
+use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
-use super::plan::{Group, Hop, Leg, Op, Plan, Role};
+use super::plan::{Hop, Leg, Op, Plan, Role};
+use super::primary::{Ballot, Origin, Primary};
 use super::requests::Request;
 use super::send::{Ask, Parcel};
 use super::slot::{Owner, Stage};
 use super::stamps::Told;
-use super::task::{Next, Part, Task, Written, write_for_c};
+use super::task::{Part, Task, Written, write_for_c};
 use super::upstream::{NOBODY, STORE_VERSION, Ticket};
 use super::view::{Now, View};
-use super::{Dispatcher, Frame, block};
+use super::{Dispatcher, Frame};
 use crate::proto::command::{Effect, Routing, TowardC};
 use crate::proto::resp::effect::EffectRule;
-use crate::proto::resp::reply::{is_error, text};
+use crate::proto::resp::reply::text;
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{rewrite, table};
-use crate::ring::{Consistency, Outcome, PeerId, PeerIdx, Rule, Votes};
+use crate::ring::{PeerId, PeerIdx};
 use crate::stamp::Stamp;
 
 /// Asks a datastore for its version.
@@ -49,24 +50,6 @@ pub(super) enum StoreVersion {
     Old,
 }
 
-/// A write that runs on one replica first.
-#[derive(Debug)]
-pub(super) struct Primary {
-    spec: &'static CommandSpec,
-    request: Written,
-    /// The copies, without that of the first replica.
-    others: Vec<(PeerId, Leg)>,
-    groups: Vec<Ballot>,
-    /// What the first replica is told, and then what the others are.
-    stamp: Option<Stamp>,
-    /// For a command that may wait: who runs it, and the level. The ring of the time decides who
-    /// gets what it did.
-    waits_at: Option<(PeerId, Consistency)>,
-    wall_ms: u64,
-    /// The first replica's reply, once it is there.
-    reply: Option<Vec<u8>>,
-}
-
 /// What one of the other replicas is to do.
 #[derive(Clone, Debug)]
 pub(super) struct Effected {
@@ -75,24 +58,6 @@ pub(super) struct Effected {
     to: (PeerId, Leg),
     /// Whose connection it takes, so that it keeps its place among the client's requests.
     owner: Owner,
-}
-
-/// The vote of one datacenter.
-#[derive(Clone, Copy, Debug)]
-struct Ballot {
-    votes: Votes,
-    failure: Option<Failure>,
-}
-
-impl Ballot {
-    fn of(group: &Group) -> Ballot {
-        Ballot { votes: group.votes(), failure: group.failure }
-    }
-
-    fn count(&mut self, failure: Option<Failure>) {
-        self.votes.count(failure.is_none());
-        self.failure = self.failure.or(failure);
-    }
 }
 
 impl Dispatcher {
@@ -204,7 +169,8 @@ impl Dispatcher {
         (request, plan): (&Request<'_>, &Plan),
         now: Now,
     ) {
-        let (part, first) = self.reserve_primary(view, spec, (request, plan), now);
+        let origin = Origin::Redis(spec);
+        let (part, first) = self.reserve_primary(view, origin, (request, plan), now);
         let stamp = self.primary_stamp(part);
         let parcel = Parcel { frame, args: request.args, stamp };
         self.ask_node(view, first, spec, parcel, part, now);
@@ -215,7 +181,7 @@ impl Dispatcher {
     pub(super) fn reserve_primary(
         &mut self,
         view: &View,
-        spec: &'static CommandSpec,
+        origin: Origin,
         (request, plan): (&Request<'_>, &Plan),
         now: Now,
     ) -> (Part, PeerIdx) {
@@ -223,14 +189,20 @@ impl Dispatcher {
         let first = first_leg(plan);
         let others = plan.legs.iter().filter(|leg| **leg != first);
         let stamp = self.new_stamp(view, now);
+        let waits = match origin {
+            Origin::Redis(spec) => spec.routing_of(&request.args) == Routing::Blocking,
+            Origin::Memcache(..) => false,
+        };
         let primary = Primary {
-            spec,
-            request: Written::command(request.args.iter()),
+            origin,
+            request: match origin {
+                Origin::Redis(_) => Written::command(request.args.iter()),
+                Origin::Memcache(..) => Written::copy(&request.args),
+            },
             others: others.map(|leg| (view.topology.peer(leg.peer).id, *leg)).collect(),
             groups: plan.groups.iter().map(Ballot::of).collect(),
             stamp,
-            waits_at: (spec.routing_of(&request.args) == Routing::Blocking)
-                .then(|| (view.topology.peer(first.peer).id, request.level)),
+            waits_at: waits.then(|| (view.topology.peer(first.peer).id, request.level)),
             wall_ms: now.wall_ms(),
             reply: None,
         };
@@ -258,8 +230,10 @@ impl Dispatcher {
     pub(super) fn plan_others_again(&mut self, part: Part, now: Now) {
         let view = Arc::clone(&self.view);
         let Some(primary) = self.primary(part) else { return };
-        let Some((first, level)) = primary.waits_at else { return };
-        let (spec, request) = (primary.spec, primary.request.clone());
+        let (Some((first, level)), Origin::Redis(spec)) = (primary.waits_at, primary.origin) else {
+            return;
+        };
+        let request = primary.request.clone();
         let frame = Frame::Small(&request.bytes);
         let ask = Ask {
             frame: &frame,
@@ -272,6 +246,8 @@ impl Dispatcher {
             local_only: false,
             tried: 0,
             spec: Some(spec),
+            memcache: None,
+            first: None,
             replays: false,
             stamp: None,
             owner: Owner::Nobody,
@@ -385,72 +361,8 @@ impl Dispatcher {
     }
 }
 
-impl Primary {
-    /// Takes the first replica's reply (part 0) or what another one says to the effect.
-    pub(super) fn take(&mut self, part: u16, said: Said<'_>) -> Next {
-        if part == 0 {
-            return match &said {
-                Said::Failed(failure) => Next::Fail(*failure),
-                Said::Reply(_) | Said::Large(_) => self.begin(said.bytes().unwrap_or_default()),
-            };
-        }
-        let failure = match &said {
-            Said::Failed(failure) => Some(*failure),
-            Said::Reply(reply) if is_error(reply) => {
-                let other = Failure::new(FailureKind::NoQuorum, Cause::Disagree);
-                Some(from_reply(reply).unwrap_or(other))
-            }
-            Said::Reply(_) | Said::Large(_) => None,
-        };
-        if let Role::Count { dc } = self.others[usize::from(part) - 1].1.role {
-            self.groups[usize::from(dc)].count(failure);
-        }
-        self.verdict()
-    }
-
-    fn begin(&mut self, reply: &[u8]) -> Next {
-        if let Some(failure) = from_reply(reply) {
-            return Next::Fail(failure);
-        }
-        let effects = self.effects(reply);
-        if effects.is_empty() {
-            return Next::Reply(reply.to_vec());
-        }
-        if let Some(local) = self.groups.first_mut() {
-            local.count(None);
-        }
-        self.reply = Some(reply.to_vec());
-        Next::Spread(effects)
-    }
-
-    /// What the other replicas have to do.
-    fn effects(&self, reply: &[u8]) -> Vec<Written> {
-        let args = self.request.args();
-        if block::is_block(&args) {
-            return block::outcome(&args, reply, self.wall_ms).into_iter().collect();
-        }
-        let mut effects = Vec::new();
-        rewrite::outcome(self.spec, &args, reply, self.wall_ms, &mut effects);
-        Written::all(&effects)
-    }
-
-    /// Whether enough replicas have the effect.
-    fn verdict(&self) -> Next {
-        let outcomes = || self.groups.iter().map(|group| group.votes.outcome());
-        match (Rule::Every.outcome(outcomes()), &self.reply) {
-            (Outcome::Lost, _) => {
-                let lost = outcomes().position(|outcome| outcome == Outcome::Lost);
-                let none = Failure::new(FailureKind::NoQuorum, Cause::NoReplica);
-                let failure = lost.and_then(|group| self.groups[group].failure);
-                Next::Fail(failure.unwrap_or(none))
-            }
-            (Outcome::Met, Some(reply)) => Next::Reply(reply.clone()),
-            (Outcome::Met | Outcome::Pending, _) => Next::Wait,
-        }
-    }
-}
-
-/// The replica that runs a write first: the same for every coordinator of a datacenter.
+/// The leg to the replica that runs a write first: the owner in the first rack of those that can
+/// be asked.
 pub(super) fn first_leg(plan: &Plan) -> Leg {
     let local = |leg: &&Leg| leg.hop != Hop::Forward;
     let in_order = plan.legs.iter().filter(local).min_by_key(|leg| leg.rack);

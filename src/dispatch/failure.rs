@@ -25,8 +25,6 @@ pub enum FailureKind {
     KeysSpanNodes,
     /// The same for a script; the reference has its own words for it.
     ScriptSpansNodes,
-    /// The outcome depends on what one store holds, and the ring has several copies.
-    SingleRackOnly,
     /// A peer of the reference cannot run the command in any form; nothing was sent.
     NotSupported,
     /// A limit of this node was hit.
@@ -60,8 +58,6 @@ pub enum Cause {
     OwnState,
     /// The keys belong to different nodes.
     SeveralOwners,
-    /// Each store gives ids of its own.
-    IdsDiffer,
     /// As many clients wait or watch there as may.
     TooManyWaiting,
     /// The peer said so itself.
@@ -84,7 +80,6 @@ impl Cause {
             Cause::NotSupportedByPeer => "command not supported by this peer",
             Cause::OwnState => "state set by an operator",
             Cause::SeveralOwners => "use a hash tag to keep keys together",
-            Cause::IdsDiffer => "the copies' ids differ",
             Cause::TooManyWaiting => "too many clients wait there",
             Cause::Reported => "reported by the peer",
         }
@@ -147,9 +142,6 @@ impl Failure {
             }
             FailureKind::ScriptSpansNodes => {
                 "Dynomite: Keys in the script cannot span multiple nodes"
-            }
-            FailureKind::SingleRackOnly => {
-                "Dynomite: this command is offered in rings of one rack only"
             }
             FailureKind::NotSupported => "Peer: Peer Node does not know this command",
             FailureKind::Limit => "Dynomite: request exceeds a limit of this node",

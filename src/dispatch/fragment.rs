@@ -173,7 +173,9 @@ impl Dispatcher {
             envelope: Default::default(),
             ..request.ask(frame)
         };
-        if !choice.is_some_and(|choice| self.route(view, &ask, choice, now)) {
+        if request.at_first {
+            self.ask_first(view, &ask, now);
+        } else if !choice.is_some_and(|choice| self.route(view, &ask, choice, now)) {
             self.ask(view, &ask, now);
         }
     }

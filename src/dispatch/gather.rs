@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::failure::{Cause, Failure, FailureKind, from_reply};
 use super::plan::Group;
 use crate::proto::command::Compare;
+use crate::proto::memcache::ids;
 use crate::proto::resp::reply::{elements, is_null};
 use crate::ring::{Outcome, Votes};
 use crate::stamp::Stamp;
@@ -140,7 +141,7 @@ struct Ballot {
 /// Who gives an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Voter {
-    /// The own rack's replica.
+    /// The replica whose answer is preferred: the own rack's, or that whose ids are told.
     pub own: bool,
     /// Its store may lack data.
     pub joining: bool,
@@ -189,14 +190,15 @@ impl Default for Gather {
 
 impl Gather {
     /// Begins a vote of `groups`. `per_element` is for multi-key reads, whose elements are
-    /// independent keys. `own_asked` tells whether the own rack's replica is among those asked.
+    /// independent keys. `own` is the group of the preferred replica, when that is among those
+    /// asked.
     pub fn begin(
         &mut self,
         groups: &[Group],
         compare: Compare,
         strictness: Strictness,
         per_element: bool,
-        own_asked: bool,
+        own: Option<u16>,
     ) {
         self.compare = compare;
         self.strictness = strictness;
@@ -206,7 +208,7 @@ impl Gather {
         self.ballots.extend(groups.iter().enumerate().map(|(dc, group)| Ballot {
             votes: group.votes(),
             failure: group.failure,
-            own_pending: dc == 0 && own_asked,
+            own_pending: own.is_some_and(|own| usize::from(own) == dc),
             state: GroupState::Waiting,
         }));
     }
@@ -234,6 +236,11 @@ impl Gather {
     /// The reply with number `i`.
     pub fn answer(&self, i: usize) -> &Parked {
         &self.answers[i].body
+    }
+
+    /// The reply of the preferred replica.
+    pub fn own_answer(&self) -> Option<&Parked> {
+        self.answers[..self.used].iter().find(|answer| answer.voter.own).map(|answer| &answer.body)
     }
 
     /// The reply of a [`Verdict::PerElement`]: for each element the value most replicas of the
@@ -276,6 +283,11 @@ impl Gather {
         answer.digest = match self.compare {
             Compare::Unordered => unordered_digest(answer.body.as_slice(), 1),
             Compare::UnorderedPairs => unordered_digest(answer.body.as_slice(), 2),
+            Compare::Values => {
+                let mut values = Vec::new();
+                ids::without(answer.body.as_slice(), &mut values);
+                xxh3_64(&values)
+            }
             Compare::Exact | Compare::First => 0,
         };
     }
@@ -319,7 +331,10 @@ impl Gather {
                 (best, votes) = (Some(i), equal);
             }
         }
+        // Its ids are told with whatever values are agreed on.
+        let ids_may_come = self.compare == Compare::Values && ballot.own_pending;
         match best {
+            _ if ids_may_come && pending > 0 => GroupState::Waiting,
             Some(i) if votes >= need => GroupState::Agreed(i),
             _ if votes + pending >= need => GroupState::Waiting,
             Some(_) if self.strictness == Strictness::Safe => {
@@ -343,7 +358,7 @@ impl Gather {
             let Answer { voter, body, .. } = &self.answers[*i];
             let tie = match self.compare {
                 Compare::First => u64::from(voter.own),
-                Compare::Exact | Compare::Unordered | Compare::UnorderedPairs => {
+                Compare::Values | Compare::Exact | Compare::Unordered | Compare::UnorderedPairs => {
                     xxh3_64(body.as_slice())
                 }
             };
@@ -362,6 +377,7 @@ impl Gather {
             Compare::Unordered | Compare::UnorderedPairs => {
                 a.digest == b.digest && a.body.as_slice().len() == b.body.as_slice().len()
             }
+            Compare::Values => a.digest == b.digest,
             Compare::Exact | Compare::First => {
                 let (a, b) = (a.body.as_slice(), b.body.as_slice());
                 // A null array comes back from a script of a C peer as a null string.

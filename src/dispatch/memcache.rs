@@ -7,8 +7,8 @@
 use bytes::{Buf, BytesMut};
 
 use super::client::{ClientId, Decoder};
-use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
+use super::memcache_ring::{asks_first, is_decided_by_one};
 use super::plan::Op;
 use super::requests::{Request, Stop};
 use super::send::Ask;
@@ -16,8 +16,8 @@ use super::slot::Envelope;
 use super::view::{Now, View};
 use super::{Dispatcher, Frame, cut};
 use crate::proto::args::{Args, Span};
-use crate::proto::command::{Class, Effect, KeySpec, Merge, Routing};
-use crate::proto::memcache::decode::{McDecoded, McLimits, McRequest};
+use crate::proto::command::{Class, KeySpec, Merge, Routing};
+use crate::proto::memcache::decode::{McDecoded, McDecoder, McLimits, McRequest};
 use crate::proto::memcache::forward;
 use crate::proto::outbuf::SHARE_MIN;
 
@@ -122,11 +122,11 @@ impl Dispatcher {
             Routing::Refused(reason) => {
                 self.say(id, format!("SERVER_ERROR {reason}\r\n").as_bytes(), now);
             }
-            Routing::AllNodes
-            | Routing::Ring
-            | Routing::Blocking
-            | Routing::Transaction
-            | Routing::Hangup => {
+            Routing::AllNodes => {
+                let request = memcache_request(view, id, found, args);
+                self.serve_flush_all(view, id, found, &request, now);
+            }
+            Routing::Ring | Routing::Blocking | Routing::Transaction | Routing::Hangup => {
                 let name = found.command.name;
                 let text = format!("SERVER_ERROR '{name}' is not supported by this node\r\n");
                 self.say(id, text.as_bytes(), now);
@@ -143,6 +143,11 @@ impl Dispatcher {
         args: Args<'_>,
         now: Now,
     ) {
+        let replicated = view.topology.racks().len() > 1;
+        let absolute = replicated && found.command.expires_relatively(&args);
+        if absolute && found.command.merge == Merge::Values {
+            return self.serve_made_absolute(view, id, found, args, now);
+        }
         let request = memcache_request(view, id, found, args);
         self.count_request(request.op);
         if let Some(failure) = self.forbidden(view, request.op) {
@@ -151,24 +156,47 @@ impl Dispatcher {
         if request.merge == Merge::Values && self.split(view, frame, &request, now) {
             return;
         }
-        let replicated = view.topology.racks().len() > 1;
-        let effect = found.command.effect_of(&args);
-        if replicated && effect == Effect::PrimaryFirst {
-            let failure = Failure::new(FailureKind::SingleRackOnly, Cause::IdsDiffer);
-            return self.reply_in_turn(id.0, request.envelope, Said::Failed(failure), now);
-        }
-        let absolute = replicated && effect == Effect::Absolute;
         let mut decoded_key = Vec::new();
         let key = forward::ring_key(found, &args, &mut decoded_key);
+        if is_decided_by_one(view, found, &args) && !request.at_first {
+            return self.ask_conditional(view, found, (&request, key), now);
+        }
         if found.plain && !absolute {
-            return self.ask(view, &Ask { key, ..request.ask(frame) }, now);
+            return self.ask_memcache(view, &request, &Ask { key, ..request.ask(frame) }, now);
         }
         let mut rewritten = self.spare();
         rewritten.clear();
         forward::write(found, &args, absolute.then_some(now.wall_ms() / 1000), &mut rewritten);
         let frame = Frame::Small(&rewritten);
-        self.ask(view, &Ask { key, ..request.ask(&frame) }, now);
+        self.ask_memcache(view, &request, &Ask { key, ..request.ask(&frame) }, now);
         self.recycle(rewritten);
+    }
+
+    fn ask_memcache(&mut self, view: &View, request: &Request<'_>, ask: &Ask<'_>, now: Now) {
+        match request.at_first {
+            true => self.ask_first(view, ask, now),
+            false => self.ask(view, ask, now),
+        }
+    }
+
+    /// Serves a gat with a point in time in place of its exptime, before it is split.
+    fn serve_made_absolute(
+        &mut self,
+        view: &View,
+        id: ClientId,
+        found: &McRequest,
+        args: Args<'_>,
+        now: Now,
+    ) {
+        let (mut bytes, mut spans) = (self.spare(), Vec::new());
+        bytes.clear();
+        forward::write(found, &args, Some(now.wall_ms() / 1000), &mut bytes);
+        let decoded = McDecoder::default().decode(&bytes, &limits(view), &mut spans);
+        if let Ok(Some(McDecoded::Request(found))) = decoded {
+            let args = Args::new(&bytes, &spans);
+            self.serve_memcache_key(view, id, &found, &Frame::Small(&bytes), args, now);
+        }
+        self.recycle(bytes);
     }
 
     fn serve_memcache_node(&mut self, view: &View, id: ClientId, found: &McRequest, now: Now) {
@@ -245,6 +273,8 @@ fn memcache_request<'a>(
     Request {
         client: id.0,
         spec: None,
+        memcache: Some(found.command),
+        at_first: asks_first(view, found, &args, op),
         args,
         keys: match found.command.merge {
             Merge::Values => found.command.keys,

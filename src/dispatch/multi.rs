@@ -197,6 +197,8 @@ impl Dispatcher {
         let request = Request {
             client: id.0,
             spec: Some(spec),
+            memcache: None,
+            at_first: false,
             args: written.args(),
             keys: KeySpec::None,
             merge: Merge::None,

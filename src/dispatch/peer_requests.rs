@@ -363,6 +363,8 @@ impl Dispatcher {
             local_only: true,
             tried: 0,
             spec: None,
+            memcache: found.memcache.map(|request| request.command),
+            first: None,
             replays: false,
             stamp: None,
             owner: Owner::Client(id.0),

@@ -95,6 +95,8 @@ impl Dispatcher {
             local_only: false,
             tried: 0,
             spec: known.spec,
+            memcache: None,
+            first: None,
             replays: false,
             stamp: None,
             owner,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Buf, BytesMut};
 
 use super::failure::{Cause, Failure, FailureKind, from_reply};
-use super::gather::{Gather, Said, Verdict, Voter};
+use super::gather::{Gather, Parked, Said, Verdict, Voter};
 use super::plan::{self, Hop, Leg, Op, Question, Role};
 use super::secure::{Head, put_sealed};
 use super::send::rack_bit;
@@ -143,7 +143,9 @@ impl Dispatcher {
                 if slot.envelope.tells {
                     slot.envelope.told = told;
                 }
-                if slot.request.is_empty() || !self.try_again(ticket.slot, &said, now) {
+                if let (Some(mark), Some(reply)) = (slot.envelope.ids, said.bytes()) {
+                    self.complete_marked(ticket.slot, (reply, reply), mark, now);
+                } else if slot.request.is_empty() || !self.try_again(ticket.slot, &said, now) {
                     self.complete(ticket.slot, said, now);
                 }
             }
@@ -167,8 +169,14 @@ impl Dispatcher {
         let stage = std::mem::replace(&mut self.slots[key as usize].stage, Stage::Single);
         let Stage::Vote(gather) = stage else { unreachable!("only votes have verdicts") };
         self.counters.newer_chosen += u64::from(matches!(verdict, Verdict::Newest(_)));
+        let ids = self.slots[key as usize].envelope.ids;
         match verdict {
             Verdict::Failed(failure) => self.complete(key, Said::Failed(failure), now),
+            Verdict::Newest(i) | Verdict::Reply(i) if ids.is_some() => {
+                let of = gather.own_answer().map_or(&[][..], Parked::as_slice);
+                let mark = ids.expect("checked above");
+                self.complete_marked(key, (gather.answer(i).as_slice(), of), mark, now);
+            }
             Verdict::Newest(i) | Verdict::Reply(i) => match gather.answer(i).shared() {
                 Some(shared) => self.complete(key, Said::Large(shared.clone()), now),
                 None => self.complete(key, Said::Reply(gather.answer(i).as_slice()), now),
@@ -432,9 +440,7 @@ impl Dispatcher {
             FailureKind::NoQuorum | FailureKind::Limit => self.counters.errors_quorum += 1,
             FailureKind::StateForbids => self.counters.errors_state += 1,
             FailureKind::NotSupported => self.counters.errors_unsupported += 1,
-            FailureKind::KeysSpanNodes
-            | FailureKind::ScriptSpansNodes
-            | FailureKind::SingleRackOnly => {
+            FailureKind::KeysSpanNodes | FailureKind::ScriptSpansNodes => {
                 self.counters.errors_spanning += 1;
             }
         }

@@ -14,6 +14,7 @@ use super::view::{NodeState, Now, Protocol, View};
 use super::{Dispatcher, Frame, cut, route, scan};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, KeySpec, Merge, Routing};
+use crate::proto::memcache::table::McCommand;
 use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::effect::EffectRule;
 use crate::proto::resp::shape::Shape;
@@ -44,6 +45,10 @@ pub(super) struct Request<'a> {
     pub(super) client: u32,
     /// Its row in the command table, when it has one.
     pub(super) spec: Option<&'static CommandSpec>,
+    /// Its row in that of memcache.
+    pub(super) memcache: Option<&'static McCommand>,
+    /// Is asked of the replica on which conditional writes run.
+    pub(super) at_first: bool,
     pub(super) args: Args<'a>,
     pub(super) keys: KeySpec,
     pub(super) merge: Merge,
@@ -88,6 +93,8 @@ impl<'a> Request<'a> {
             local_only: false,
             tried: 0,
             spec: self.spec,
+            memcache: self.memcache,
+            first: None,
             replays: false,
             stamp: None,
             owner: Owner::Client(self.client),
@@ -322,6 +329,8 @@ impl Dispatcher {
         Request {
             client: id.0,
             spec: Some(spec),
+            memcache: None,
+            at_first: false,
             args,
             keys: spec.keys,
             merge: spec.merge,

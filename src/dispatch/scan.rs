@@ -45,7 +45,7 @@ pub(super) fn order(topology: &Topology) -> Vec<(u32, PeerIdx)> {
     let own = topology.peer(topology.local());
     let mut order: Vec<(u32, PeerIdx)> = Vec::with_capacity(names.len());
     for (name, peer) in names {
-        let mut number = number_of(own.dc, own.rack, name);
+        let mut number = hash_of(own.dc, own.rack, name);
         while let Err(place) = free(&order, number) {
             debug_assert!(place < order.len());
             number = next(number);
@@ -74,7 +74,13 @@ fn free(order: &[(u32, PeerIdx)], number: u32) -> Result<(), usize> {
     }
 }
 
-fn number_of(dc: &str, rack: &str, name: &str) -> u32 {
+/// The number of a node anywhere in the ring, before any collision is settled.
+pub(super) fn number_of(topology: &Topology, peer: PeerIdx) -> u32 {
+    let peer = topology.peer(peer);
+    hash_of(peer.dc, peer.rack, peer.name)
+}
+
+fn hash_of(dc: &str, rack: &str, name: &str) -> u32 {
     let mut hash = Xxh3::new();
     for part in [dc, rack, name] {
         hash.update(part.as_bytes());
@@ -141,7 +147,7 @@ mod tests {
     #[test]
     fn numbers_that_collide_move_on() {
         let topology = topology(&["a"]);
-        let number = number_of("dc1", "r1", "a");
+        let number = hash_of("dc1", "r1", "a");
         assert_eq!(order(&topology), [(number, topology.local())]);
         assert!(free(&[(number, topology.local())], number).is_err());
         assert_eq!(next((1 << NODE_BITS) - 1), 1);

@@ -100,9 +100,10 @@ impl Scripted {
             self.node.on_upstream_state(up, true, Cause::Closed, self.now);
             if let Target::Peer(_) = target {
                 self.flush();
+                let probe = self.node.view().settings.protocol.probe();
                 let bytes = &mut self.far.get_mut(&up.0).expect("inserted").bytes;
-                let probe = bytes.windows(4).position(|w| w == b"PING").expect("a probe") + 6;
-                bytes.drain(..probe);
+                let at = bytes.windows(probe.len()).position(|w| w == probe).expect("a probe");
+                bytes.drain(..at + probe.len());
                 self.reply_of(up, 1, "+PONG\r\n");
             }
         }

@@ -15,6 +15,7 @@ use super::{Dispatcher, Frame, block};
 use crate::proto::args::Args;
 use crate::proto::command::{Compare, TowardC};
 use crate::proto::dnode::{Ext, MsgType, VERSION_C};
+use crate::proto::memcache::table::McCommand;
 use crate::proto::outbuf::{OutBuf, SHARE_MIN};
 use crate::proto::resp::spec::CommandSpec;
 use crate::ring::{Consistency, PeerIdx};
@@ -42,6 +43,10 @@ pub(super) struct Ask<'a> {
     pub(super) tried: u64,
     /// Its row in the command table, when it has one.
     pub(super) spec: Option<&'static CommandSpec>,
+    /// Its row in that of memcache.
+    pub(super) memcache: Option<&'static McCommand>,
+    /// The replica whose answer is preferred, when that is not the own rack's.
+    pub(super) first: Option<PeerIdx>,
     /// An EVALSHA whose text is known, in case the datastore lacks it.
     pub(super) replays: bool,
     /// The stamp it came with; `None` lets the dispatcher give it one where it needs one.
@@ -184,7 +189,7 @@ impl Dispatcher {
     ) {
         let only = plan.legs.len() == 1;
         for leg in &plan.legs {
-            let own = usize::from(leg.rack) == view.topology.own_rack();
+            let own = is_preferred(view, ask, leg);
             let standing = self.links.standings().get(leg.peer.0 as usize);
             let joining = standing == Some(&Standing::Joining);
             let ticket = Ticket { own, joining, ..Ticket::of(slot, generation) };
@@ -214,14 +219,16 @@ impl Dispatcher {
         plan: &Plan,
         for_c: &mut Vec<u8>,
     ) -> Result<(), Failure> {
-        let Some(spec) = ask.spec.filter(|s| s.toward_c_of(&ask.args) != TowardC::AsIs) else {
+        let of_spec = ask.spec.map(|spec| spec.toward_c_of(&ask.args));
+        let form = of_spec.or_else(|| ask.memcache.map(|row| row.toward_c_of(&ask.args)));
+        if form.is_none_or(|form| form == TowardC::AsIs) {
             return Ok(());
-        };
+        }
         let Some(leg) = plan.legs.iter().find(|leg| !self.is_torc(view, leg.peer)) else {
             return Ok(());
         };
         *for_c = self.spare();
-        if write_for_c(spec, &ask.args, for_c) {
+        if ask.spec.is_some_and(|spec| write_for_c(spec, &ask.args, for_c)) {
             return Ok(());
         }
         let failure = Failure::new(FailureKind::NotSupported, Cause::NotSupportedByPeer);
@@ -236,7 +243,8 @@ impl Dispatcher {
         };
         let client = &self.clients[key as usize];
         let plain = !client.resp3 && client.peer.is_none() && !block::is_block(&ask.args);
-        let told = !ask.envelope.silent && ask.envelope.quiet.is_none();
+        let told =
+            !ask.envelope.silent && ask.envelope.quiet.is_none() && ask.envelope.ids.is_none();
         if !client.queue.is_empty() || !plain || !told {
             return false;
         }
@@ -260,14 +268,17 @@ impl Dispatcher {
         let stage = if plan.groups.is_empty() {
             Stage::Single
         } else {
-            let own = view.topology.own_rack() as u16;
-            let own_asked = plan.legs.iter().any(|leg| leg.rack == own);
+            let own = plan.legs.iter().find(|leg| is_preferred(view, ask, leg));
+            let own = own.and_then(|leg| match leg.role {
+                Role::Count { dc } => Some(dc),
+                Role::Answer | Role::Swallow => None,
+            });
             let strictness = match level {
                 Consistency::DcOne | Consistency::DcQuorum => Strictness::Lenient,
                 Consistency::DcSafeQuorum | Consistency::DcEachSafeQuorum => Strictness::Safe,
             };
             let mut gather = self.spare_gathers.pop().unwrap_or_default();
-            gather.begin(&plan.groups, ask.compare, strictness, ask.per_element, own_asked);
+            gather.begin(&plan.groups, ask.compare, strictness, ask.per_element, own);
             Stage::Vote(gather)
         };
         let (key, generation) = self.new_slot(ask.owner, stage, ask.envelope, now);
@@ -415,7 +426,7 @@ impl Dispatcher {
     }
 
     /// Answers without asking anybody, in the client's order.
-    fn answer_now(&mut self, ask: &Ask<'_>, said: Said<'_>, now: Now) {
+    pub(super) fn answer_now(&mut self, ask: &Ask<'_>, said: Said<'_>, now: Now) {
         match ask.owner {
             Owner::Client(key) => self.reply_in_turn(key, ask.envelope, said, now),
             Owner::Slot { slot, generation, part } => {
@@ -456,6 +467,14 @@ impl Dispatcher {
         state.paused = true;
         state.blocked_on = Some(up);
         self.ups[up.0 as usize].waiters.push(client.0);
+    }
+}
+
+/// True for the leg whose answer is preferred where several are good.
+fn is_preferred(view: &View, ask: &Ask<'_>, leg: &Leg) -> bool {
+    match ask.first {
+        Some(first) => leg.peer == first,
+        None => usize::from(leg.rack) == view.topology.own_rack(),
     }
 }
 

@@ -8,6 +8,7 @@ use super::route::Routed;
 use super::stamps::Told;
 use super::task::Task;
 use super::view::Now;
+use crate::proto::memcache::ids::Mark;
 use crate::proto::memcache::table::McCommand;
 use crate::proto::resp::shape::Shape;
 
@@ -54,6 +55,8 @@ pub(super) struct Envelope {
     pub(super) shape: Shape,
     /// It is the reply of EXEC, lifted by the shapes its client keeps.
     pub(super) exec: bool,
+    /// Its cas ids get this mark.
+    pub(super) ids: Option<Mark>,
     /// No byte is to be sent (memcache `noreply`).
     pub(super) silent: bool,
     /// Nothing ordinary is to be sent (memcache meta flag `q`).

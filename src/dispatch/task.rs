@@ -7,10 +7,10 @@
 
 use super::allnodes::AllNodes;
 use super::chase::{self, Chase};
-use super::effects::Primary;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::{Hop, Leg, Role, Standing};
+use super::primary::Primary;
 use super::replicas::Replicas;
 use super::ringwide::Ring;
 use super::send::Parcel;
@@ -119,7 +119,14 @@ impl Dispatcher {
         self.recycle(encoded);
     }
 
-    fn ask_usable(&mut self, view: &View, peer: PeerIdx, parcel: Parcel<'_>, part: Part, now: Now) {
+    pub(super) fn ask_usable(
+        &mut self,
+        view: &View,
+        peer: PeerIdx,
+        parcel: Parcel<'_>,
+        part: Part,
+        now: Now,
+    ) {
         let rack = view.topology.peer(peer).rack_index as u16;
         let hop = if peer == view.topology.local() { Hop::Store } else { Hop::Peer };
         let leg = Leg { peer, rack, hop, role: Role::Answer };
@@ -232,6 +239,11 @@ impl Written {
             bytes.extend_from_slice(b"\r\n");
         }
         written
+    }
+
+    /// The request as it came.
+    pub(super) fn copy(args: &Args<'_>) -> Written {
+        Written { bytes: args.raw().to_vec(), spans: args.spans().to_vec() }
     }
 
     /// The request at the beginning of `bytes`; `None` when there is none.

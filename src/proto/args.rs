@@ -75,6 +75,11 @@ impl<'a> Args<'a> {
         Args { buf: self.buf, spans: &self.spans[i.min(self.spans.len())..] }
     }
 
+    /// Where the arguments are in the request.
+    pub fn spans(&self) -> &'a [Span] {
+        self.spans
+    }
+
     /// The whole request as it arrived.
     pub fn raw(&self) -> &'a [u8] {
         self.buf

@@ -68,6 +68,8 @@ pub enum Compare {
     UnorderedPairs,
     /// Not at all: replicas may rightly differ, the own rack's answer is taken.
     First,
+    /// memcache values, but for their cas ids: every store has its own.
+    Values,
 }
 
 /// What a write becomes when it has more than one target.

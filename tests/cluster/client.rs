@@ -143,6 +143,19 @@ impl Client {
         Ok(Reply::Array((0..len).map(|_| self.reply()).collect::<Result<_, _>>()?))
     }
 
+    /// Everything up to and with `end`.
+    pub fn until(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
+        loop {
+            let rest = &self.buf[self.at..];
+            if let Some(at) = rest.windows(end.len()).position(|w| w == end) {
+                let bytes = rest[..at + end.len()].to_vec();
+                self.at += bytes.len();
+                return Ok(bytes);
+            }
+            self.read_more()?;
+        }
+    }
+
     /// One line, without its end.
     pub fn line(&mut self) -> io::Result<Vec<u8>> {
         loop {

@@ -19,6 +19,7 @@ mod encrypted;
 mod faults;
 mod keys_land;
 mod membership;
+mod memcache;
 mod mixed;
 mod newest;
 mod probes;
@@ -27,6 +28,8 @@ mod relay;
 mod reports;
 mod ring;
 mod routed;
+#[path = "../oracle/steps.rs"]
+mod steps;
 mod wander;
 mod watch;
 mod wire;

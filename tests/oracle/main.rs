@@ -7,4 +7,5 @@ mod lift;
 mod memcache;
 mod rewrite;
 mod server;
+mod steps;
 mod table;

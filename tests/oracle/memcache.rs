@@ -5,6 +5,7 @@
 //! gets must be the same bytes.
 
 use crate::server::{Connection, Server};
+use crate::steps::steps;
 use torc::proto::args::Args;
 use torc::proto::command::{Class, Routing};
 use torc::proto::memcache::decode::{McDecoded, McDecoder, McLimits};
@@ -64,25 +65,6 @@ fn directly(store: &mut Connection, stream: &[u8]) -> Vec<u8> {
     let mut told = store.read_until(END);
     told.truncate(told.len() - END.len());
     told
-}
-
-const SCRIPT: &str = include_str!("memcache.txt");
-
-/// Steps of the script: lines up to `--` are sent as one piece. `\n` is written for a
-/// line end without CR, `\0` for a NUL.
-fn steps() -> impl Iterator<Item = Vec<u8>> {
-    SCRIPT.split("\n--\n").map(|step| {
-        let lines = step.lines().filter(|line| !line.starts_with('#'));
-        let mut bytes = Vec::new();
-        for line in lines {
-            let line = line.replace("\\0", "\0");
-            match line.strip_suffix("\\n") {
-                Some(line) => bytes.extend_from_slice(format!("{line}\n").as_bytes()),
-                None => bytes.extend_from_slice(format!("{line}\r\n").as_bytes()),
-            }
-        }
-        bytes
-    })
 }
 
 #[test]

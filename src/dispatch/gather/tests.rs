@@ -20,7 +20,7 @@ fn short(replicas: u16, missing: u16) -> Group {
 
 fn vote(groups: &[Group], compare: Compare, strictness: Strictness) -> Gather {
     let mut gather = Gather::default();
-    gather.begin(groups, compare, strictness, false, true);
+    gather.begin(groups, compare, strictness, false, Some(0));
     gather
 }
 
@@ -208,7 +208,7 @@ fn replies_that_differ_by_nature_are_the_own_racks() {
     assert_eq!(decide(&mut gather, &[":7", "-", "-"]).0, "PeerRefused Closed");
     // It was never asked.
     let mut gather = Gather::default();
-    gather.begin(&[short(3, 1)], First, Safe, false, false);
+    gather.begin(&[short(3, 1)], First, Safe, false, None);
     assert_eq!(gather.push(0, rack(false), said(":8")), None);
     let verdict = gather.push(0, rack(false), said(":9")).expect("enough");
     assert_eq!(name(&gather, verdict), ":8");
@@ -252,7 +252,7 @@ fn elements_of_a_multi_key_read_are_settled_one_by_one() {
     };
     let answers = [reply(["a", "x", "1"]), reply(["b", "y", "1"]), reply(["b", "z", "2"])];
     let mut gather = Gather::default();
-    gather.begin(&[whole(3)], Exact, Lenient, true, true);
+    gather.begin(&[whole(3)], Exact, Lenient, true, Some(0));
     let words: Vec<&str> = answers.iter().map(String::as_str).collect();
     assert_eq!(decide(&mut gather, &words).0, "per element");
     let mut merged = Vec::new();
@@ -267,9 +267,9 @@ fn an_error_among_arrays_is_not_taken_for_an_element() {
     let (a, b) = (array("a"), array("b"));
     let loading = "-LOADING data\r\n";
     let mut gather = Gather::default();
-    gather.begin(&[whole(5)], Exact, Lenient, true, true);
+    gather.begin(&[whole(5)], Exact, Lenient, true, Some(0));
     assert_eq!(decide(&mut gather, &[loading, &a, &b, &a, loading]).0, loading);
-    gather.begin(&[whole(5)], Exact, Lenient, true, true);
+    gather.begin(&[whole(5)], Exact, Lenient, true, Some(0));
     assert_eq!(decide(&mut gather, &[loading, &a, &b, &a, &b]).0, "per element");
     let mut merged = Vec::new();
     gather.merge_elements(&mut merged);
@@ -280,7 +280,7 @@ fn an_error_among_arrays_is_not_taken_for_an_element() {
 fn a_vote_leaves_nothing_behind_for_the_next() {
     let mut gather = vote(&[whole(3), whole(2)], Exact, Lenient);
     decide(&mut gather, &["old", "old", "older"]);
-    gather.begin(&[whole(3)], Exact, Safe, false, true);
+    gather.begin(&[whole(3)], Exact, Safe, false, Some(0));
     assert_eq!(decide(&mut gather, &["new", "newer", "new"]).0, "new");
 }
 
@@ -366,4 +366,24 @@ fn an_answer_that_differs_by_nature_is_the_newest_ones() {
     assert_eq!(gather.push(0, answer(false, 20), said(":99")), None);
     let verdict = gather.push(0, answer(true, 20), said(":98")).expect("a quorum, and the own one");
     assert_eq!(name(&gather, verdict), ":98");
+}
+
+#[test]
+fn values_agree_whatever_their_ids_and_the_preferred_ones_are_awaited() {
+    let said_by = |id: u32, value: &str| format!("VALUE k 0 1 {id}\r\n{value}\r\nEND\r\n");
+    let (own, two, three) = (said_by(5, "x"), said_by(6, "x"), said_by(7, "x"));
+    let mut gather = vote(&[whole(3)], Compare::Values, Safe);
+    assert_eq!(gather.push(0, rack(false), said(&two)), None);
+    assert_eq!(gather.push(0, rack(false), said(&three)), None, "the ids may still come");
+    let verdict = gather.push(0, rack(true), said(&own)).expect("all have answered");
+    assert_eq!(name(&gather, verdict), two);
+    assert_eq!(gather.own_answer().map(Parked::as_slice), Some(own.as_bytes()));
+    // Without the preferred one there are values, and no ids.
+    let mut gather = vote(&[whole(3)], Compare::Values, Safe);
+    assert_eq!(decide(&mut gather, &["-", &two, &three]), (two.clone(), 3));
+    assert!(gather.own_answer().is_none());
+    // Other values are others.
+    let mut gather = vote(&[whole(3)], Compare::Values, Safe);
+    let (four, five) = (said_by(5, "y"), said_by(5, "z"));
+    assert_eq!(decide(&mut gather, &[&own, &four, &five]).0, "NoQuorum Disagree");
 }

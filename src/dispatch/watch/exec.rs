@@ -8,6 +8,7 @@ use crate::dispatch::effects::first_leg;
 use crate::dispatch::failure::{Cause, Failure, FailureKind};
 use crate::dispatch::gather::Said;
 use crate::dispatch::plan::{Op, Plan};
+use crate::dispatch::primary::Origin;
 use crate::dispatch::requests::Request;
 use crate::dispatch::send::{Ask, Parcel};
 use crate::dispatch::slot::Owner;
@@ -97,7 +98,8 @@ impl Dispatcher {
             1 => (self.reserve_wait(ask, now), self.new_stamp(view, now)),
             _ => {
                 let spec = table::lookup(block::NAME).expect("a command of the table");
-                let (part, _) = self.reserve_primary(view, spec, (request, plan), now);
+                let origin = Origin::Redis(spec);
+                let (part, _) = self.reserve_primary(view, origin, (request, plan), now);
                 (part, self.primary_stamp(part))
             }
         };

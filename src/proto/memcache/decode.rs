@@ -254,7 +254,7 @@ fn understand(
                 data,
                 noreply,
                 quiet,
-                plain: single_blanks && !noreply && !quiet,
+                plain: single_blanks && !noreply && !quiet && is_canonical(command, &args),
             })
         }
         Err(refusal) => {
@@ -264,6 +264,14 @@ fn understand(
             McDecoded::Rejected { len, reply: if silent { b"" } else { refusal.reply } }
         }
     })
+}
+
+/// True for a line whose words are sent as they are: no hold time of old deletes, digits only
+/// where a time of expiry stands.
+fn is_canonical(command: &McCommand, args: &Args<'_>) -> bool {
+    let exptime = command.exptime_word().and_then(|i| args.get(i));
+    let digits = exptime.is_none_or(|word| word.iter().all(u8::is_ascii_digit));
+    digits && !(command.form == Form::Delete && args.len() > 2)
 }
 
 /// The last word says so; a key may have that name too.

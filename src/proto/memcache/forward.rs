@@ -5,9 +5,10 @@
 //! at the same moment.
 
 use super::decode::McRequest;
+use super::ids::Mark;
 use super::number;
 use super::reply;
-use super::table::{Form, is_relative};
+use super::table::{Form, RELATIVE_S_MAX, is_relative};
 use crate::proto::args::Args;
 use base64ct::{Base64, Encoding};
 
@@ -30,7 +31,26 @@ pub fn ring_key<'a>(
 /// Appends the request in its replying form: single blanks, CR LF, nothing that asks for silence.
 /// With `now_s` (Unix time in seconds) times of expiry become absolute.
 pub fn write(request: &McRequest, args: &Args<'_>, now_s: Option<u64>, out: &mut Vec<u8>) {
-    let words = args.len() - usize::from(request.noreply);
+    write_words(request, args, now_s, None, out);
+}
+
+/// The same for the store whose ids have this mark: the mark is taken off.
+pub fn write_for(request: &McRequest, args: &Args<'_>, mark: Mark, out: &mut Vec<u8>) {
+    write_words(request, args, None, Some(mark), out);
+}
+
+fn write_words(
+    request: &McRequest,
+    args: &Args<'_>,
+    now_s: Option<u64>,
+    mark: Option<Mark>,
+    out: &mut Vec<u8>,
+) {
+    let words = match request.command.form {
+        // The hold time of old deletes means nothing.
+        Form::Delete => 2,
+        _ => args.len() - usize::from(request.noreply),
+    };
     let exptime = request.command.exptime_word();
     for (i, word) in args.iter().enumerate().take(words) {
         let flag = is_flag(request, i);
@@ -41,11 +61,18 @@ pub fn write(request: &McRequest, args: &Args<'_>, now_s: Option<u64>, out: &mut
         if i > 0 {
             out.push(b' ');
         }
-        match now_s {
-            Some(now_s) if exptime == Some(i) => absolute(word, now_s, out),
-            Some(now_s) if flag && matches!(word[0], b'T' | b'N') => {
+        match (now_s, mark) {
+            _ if exptime == Some(i) => expiry(word, now_s, out),
+            (Some(_), _) if flag && matches!(word[0], b'T' | b'N') => {
                 out.push(word[0]);
-                absolute(&word[1..], now_s, out);
+                expiry(&word[1..], now_s, out);
+            }
+            (_, Some(mark)) if request.command.form == Form::Cas && i == ID_WORD => {
+                mark.apply_to(word, out);
+            }
+            (_, Some(mark)) if flag && word[0] == b'C' => {
+                out.push(b'C');
+                mark.apply_to(&word[1..], out);
             }
             _ => out.extend_from_slice(word),
         }
@@ -72,7 +99,7 @@ pub fn outcome(
             for (i, word) in args.iter().enumerate().take(5).skip(1) {
                 out.push(b' ');
                 match i {
-                    3 => absolute(word, now_s, out),
+                    3 => expiry(word, Some(now_s), out),
                     _ => out.extend_from_slice(word),
                 }
             }
@@ -118,7 +145,7 @@ fn meta_outcome(
         }
         if is_flag(request, i) && matches!(word[0], b'T' | b'N') {
             out.push(word[0]);
-            absolute(&word[1..], now_s, out);
+            expiry(&word[1..], Some(now_s), out);
         } else {
             out.extend_from_slice(word);
         }
@@ -136,16 +163,21 @@ fn is_flag(request: &McRequest, word: usize) -> bool {
     }
 }
 
-/// A time of expiry as a point in time, unless it is one or none.
-fn absolute(exptime: &[u8], now_s: u64, out: &mut Vec<u8>) {
-    match number::i32_of(exptime) {
-        Some(seconds) if is_relative(exptime) => {
-            let at = now_s + seconds.unsigned_abs() as u64;
-            out.extend_from_slice(at.to_string().as_bytes());
-        }
-        _ => out.extend_from_slice(exptime),
-    }
+/// A time of expiry in digits, and with `now_s` as a point in time.
+fn expiry(exptime: &[u8], now_s: Option<u64>, out: &mut Vec<u8>) {
+    let Some(seconds) = number::i32_of(exptime) else { return out.extend_from_slice(exptime) };
+    let at = match now_s {
+        // Over already. memcached does the same, and nodes of the reference know no signs.
+        _ if seconds < 0 => i64::from(RELATIVE_S_MAX) + 1,
+        Some(now_s) if is_relative(exptime) => now_s as i64 + i64::from(seconds),
+        _ if exptime.iter().all(u8::is_ascii_digit) => return out.extend_from_slice(exptime),
+        Some(_) | None => i64::from(seconds),
+    };
+    out.extend_from_slice(itoa::Buffer::new().format(at).as_bytes());
 }
+
+/// The word of a cas with the id.
+const ID_WORD: usize = 5;
 
 fn data(request: &McRequest, args: &Args<'_>, out: &mut Vec<u8>) {
     if let Some(data) = request.data {

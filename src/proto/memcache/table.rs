@@ -176,11 +176,15 @@ impl McCommand {
     /// How replicas' answers are compared. Ids for cas and times differ from store to store.
     pub fn compare_of(&self, args: &Args<'_>) -> Compare {
         match (self.name, self.form) {
-            ("gets" | "gats" | "me", _) => Compare::First,
+            ("gets" | "gats", _) => Compare::Values,
+            ("me", _) => Compare::First,
             (_, Form::Meta | Form::MetaSet) => {
-                let differs = |flag: &[u8]| matches!(flag[0], b'c' | b't' | b'l' | b'h' | b'R');
-                let any = self.meta_flags(args).any(differs);
-                if any { Compare::First } else { Compare::Exact }
+                let has = |what: &[u8]| self.meta_flags(args).any(|flag| what.contains(&flag[0]));
+                match (has(b"tlhR"), has(b"c")) {
+                    (true, _) => Compare::First,
+                    (false, true) => Compare::Values,
+                    (false, false) => Compare::Exact,
+                }
             }
             _ => Compare::Exact,
         }
@@ -191,6 +195,10 @@ impl McCommand {
     pub fn effect_of(&self, args: &Args<'_>) -> Effect {
         match self.name {
             "gets" | "gats" | "cas" | "add" | "replace" => return Effect::PrimaryFirst,
+            // One client of the ring makes the value, or makes it anew.
+            "mg" if self.meta_flags(args).any(|flag| matches!(flag[0], b'N' | b'R')) => {
+                return Effect::PrimaryFirst;
+            }
             _ => {}
         }
         match self.form {
@@ -200,20 +208,18 @@ impl McCommand {
                     b'M' => matches!(flag.get(1), Some(b'E' | b'e' | b'R' | b'r')),
                     _ => false,
                 };
-                let relative =
-                    |flag: &[u8]| matches!(flag[0], b'T' | b'N') && is_relative(&flag[1..]);
                 if self.meta_flags(args).any(depends) {
                     Effect::PrimaryFirst
-                } else if self.meta_flags(args).any(relative) {
+                } else if self.expires_relatively(args) {
                     Effect::Absolute
                 } else {
                     Effect::Verbatim
                 }
             }
-            Form::Store | Form::Touch | Form::GetAndTouch => {
-                let exptime = self.exptime_word().and_then(|i| args.get(i));
-                if exptime.is_some_and(is_relative) { Effect::Absolute } else { Effect::Verbatim }
-            }
+            Form::Store | Form::Touch | Form::GetAndTouch => match self.expires_relatively(args) {
+                true => Effect::Absolute,
+                false => Effect::Verbatim,
+            },
             Form::Get
             | Form::Cas
             | Form::Arithmetic
@@ -222,6 +228,13 @@ impl McCommand {
             | Form::Verbosity
             | Form::Plain => Effect::Verbatim,
         }
+    }
+
+    /// True for a command that sets a time of expiry that counts from now.
+    pub fn expires_relatively(&self, args: &Args<'_>) -> bool {
+        let exptime = self.exptime_word().and_then(|i| args.get(i));
+        let relative = |flag: &[u8]| matches!(flag[0], b'T' | b'N') && is_relative(&flag[1..]);
+        exptime.is_some_and(is_relative) || self.meta_flags(args).any(relative)
     }
 
     /// The word that says when the value expires.
@@ -254,10 +267,17 @@ impl McCommand {
             | Form::MetaSet
             | Form::Plain => false,
         };
-        // Digits only: a sign closes it too.
-        let exptime = self.exptime_word().and_then(|i| args.get(i));
-        let digits = exptime.is_none_or(|e| e.iter().all(u8::is_ascii_digit));
-        if known && digits { TowardC::AsIs } else { TowardC::Refuse }
+        // Digits only: a sign closes it too. Times of expiry are always sent in digits.
+        let signed = |(i, word): (usize, &[u8])| {
+            Some(i) != self.exptime_word() && matches!(word.first(), Some(b'-' | b'+'))
+        };
+        let signs = match self.form {
+            Form::Store | Form::Cas | Form::Arithmetic => {
+                args.iter().enumerate().skip(2).any(signed)
+            }
+            _ => false,
+        };
+        if known && !signs { TowardC::AsIs } else { TowardC::Refuse }
     }
 
     /// The flags of a meta command; none of other commands.
@@ -321,10 +341,11 @@ mod tests {
         assert_eq!(class("gat 0 k"), Class::Write);
         let compare = |line| with_args(line, |row, args| row.compare_of(args));
         assert_eq!(compare("get a"), Compare::Exact);
-        assert_eq!(compare("gets a"), Compare::First);
+        assert_eq!(compare("gets a"), Compare::Values);
         assert_eq!(compare("mg a v"), Compare::Exact);
-        assert_eq!(compare("mg a v c"), Compare::First);
-        assert_eq!(compare("ms a 1 c"), Compare::First);
+        assert_eq!(compare("mg a v c"), Compare::Values);
+        assert_eq!(compare("mg a v c t"), Compare::First);
+        assert_eq!(compare("ms a 1 c"), Compare::Values);
         let effect = |line| with_args(line, |row, args| row.effect_of(args));
         assert_eq!(effect("set a 0 0 1"), Effect::Verbatim);
         assert_eq!(effect("set a 0 -1 1"), Effect::Verbatim);
@@ -339,9 +360,12 @@ mod tests {
         assert_eq!(effect("ms a 1 T30 ME"), Effect::PrimaryFirst);
         assert_eq!(effect("ms a 1 MA"), Effect::Verbatim);
         assert_eq!(effect("md a C5"), Effect::PrimaryFirst);
+        assert_eq!(effect("mg a v N30"), Effect::PrimaryFirst);
+        assert_eq!(effect("mg a v T30"), Effect::Absolute);
         let form = |line| with_args(line, |row, args| row.toward_c_of(args));
         assert_eq!(form("set a 0 0 1"), TowardC::AsIs);
-        assert_eq!(form("set a 0 -1 1"), TowardC::Refuse);
+        assert_eq!(form("set a 0 -1 1"), TowardC::AsIs);
+        assert_eq!(form("set a +0 0 1"), TowardC::Refuse);
         assert_eq!(form("mg a v"), TowardC::Refuse);
         let routing = |line| with_args(line, |row, args| row.routing_of(args));
         assert_eq!(routing("stats"), Routing::Node);

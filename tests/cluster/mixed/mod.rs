@@ -7,5 +7,6 @@
 mod data;
 mod gossip;
 mod levels;
+mod memcache;
 mod replace;
 mod ring;

@@ -278,7 +278,7 @@ pub fn key_of(name: &str, token: u32) -> String {
 }
 
 /// Three bytes of an address on loopback where nobody listens, given out once.
-fn free_net() -> String {
+pub fn free_net() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let process = std::process::id() % 200;
     loop {

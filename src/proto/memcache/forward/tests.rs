@@ -44,7 +44,12 @@ fn relative_times_become_points_in_time() {
     let now = Some(1_000_000);
     assert_eq!(written(b"set k 0 5 1\r\na\r\n", now), "set k 0 1000005 1\r\na\r\n");
     assert_eq!(written(b"set k 0 0 1\r\na\r\n", now), "set k 0 0 1\r\na\r\n");
-    assert_eq!(written(b"set k 0 -1 1\r\na\r\n", now), "set k 0 -1 1\r\na\r\n");
+    assert_eq!(written(b"set k 0 08 1\r\na\r\n", None), "set k 0 08 1\r\na\r\n");
+    assert_eq!(written(b"set k 0 +8 1\r\na\r\n", None), "set k 0 8 1\r\na\r\n");
+    // Over at once, in digits: nodes of the reference know no signs.
+    for now in [now, None] {
+        assert_eq!(written(b"set k 0 -1 1\r\na\r\n", now), "set k 0 2592001 1\r\na\r\n");
+    }
     assert_eq!(written(b"set k 0 2592001 1\r\na\r\n", now), "set k 0 2592001 1\r\na\r\n");
     assert_eq!(written(b"touch k 2592000\r\n", now), "touch k 3592000\r\n");
     assert_eq!(written(b"gat 5 T5 b\r\n", now), "gat 1000005 T5 b\r\n");
@@ -89,4 +94,27 @@ fn the_ring_places_a_key_as_it_is_meant() {
     assert_eq!(key(b"mg Zm9v v\r\n").unwrap(), b"Zm9v");
     assert_eq!(key(b"mg !!! b\r\n"), None);
     assert_eq!(key(b"version\r\n"), None);
+}
+
+#[test]
+fn an_old_deletes_hold_time_is_left_out() {
+    assert_eq!(written(b"delete k 0\r\n", None), "delete k\r\n");
+    assert_eq!(written(b"delete k 0 noreply\r\n", None), "delete k\r\n");
+}
+
+#[test]
+fn a_stores_mark_is_taken_off_its_ids() {
+    let mark = Mark::new(0x0102);
+    let id = mark.apply(77);
+    let for_store = |stream: String| {
+        with(stream.as_bytes(), |request, args| {
+            let mut out = Vec::new();
+            write_for(request, args, mark, &mut out);
+            String::from_utf8(out).unwrap()
+        })
+    };
+    assert_eq!(for_store(format!("cas k 0 9 1 {id}\r\na\r\n")), "cas k 0 9 1 77\r\na\r\n");
+    assert_eq!(for_store(format!("md k q C{id} k\r\n")), "md k C77 k\r\n");
+    assert_eq!(for_store("ma k C0 D5\r\n".into()), "ma k C0 D5\r\n");
+    assert_eq!(for_store("add k 77 0 2\r\n77\r\n".into()), "add k 77 0 2\r\n77\r\n");
 }
