@@ -2,7 +2,7 @@
 //
 // usage: node everyday.js LIBRARY PORT
 //
-// Prints one line a call. The same run against one redis-server must print the same lines.
+// The calls are those of calls.txt, and a few of the library's own. Prints one line a call. The same run against one redis-server must print the same lines.
 const [library, port] = process.argv.slice(2);
 
 const plain = (value) => {
@@ -14,31 +14,15 @@ const plain = (value) => {
   return value;
 };
 
-const CALLS = [
-  ['PING'], ['ECHO', 'hello'],
-  ...[...Array(8).keys()].map((i) => ['SET', `s${i}`, `value ${i}`]),
-  ['GET', 's3'], ['GET', 'absent'], ['SET', 's0', 'x', 'NX'], ['GETDEL', 's7'],
-  ['APPEND', 's1', '!'], ['STRLEN', 's1'], ['GETRANGE', 's1', '0', '3'],
-  ['MSET', 'm0', '0', 'm1', '1', 'm2', '2', 'm3', '3', 'm4', '4'],
-  ['MGET', 'm0', 'm1', 'm2', 'm3', 'm4', 'absent'],
-  ['EXISTS', 'm0', 'm1', 'absent', 'm0'], ['DEL', 'm0', 'm1', 'absent'], ['UNLINK', 'm2'],
-  ['INCR', 'n'], ['INCRBY', 'n', '41'], ['INCRBYFLOAT', 'n', '0.5'], ['INCR', 's2'],
-  ['SETEX', 't', '1000', 'v'], ['PERSIST', 't'], ['TTL', 't'], ['TTL', 'absent'], ['TYPE', 't'],
-  ['HSET', 'h', 'a', '1', 'b', '2'], ['HGET', 'h', 'a'], ['HMGET', 'h', 'a', 'absent'],
-  ['HINCRBY', 'h', 'a', '5'], ['HLEN', 'h'], ['HDEL', 'h', 'a'], ['HGETALL', 'h'],
-  ['RPUSH', 'l', '1', '2', '3', '4'], ['LRANGE', 'l', '0', '-1'], ['LLEN', 'l'],
-  ['LPOP', 'l'], ['RPOP', 'l'], ['LINDEX', 'l', '0'], ['LTRIM', 'l', '0', '1'],
-  ['SADD', 'set', 'a'], ['SMEMBERS', 'set'], ['SISMEMBER', 'set', 'a'], ['SCARD', 'set'],
-  ['SREM', 'set', 'a'], ['SADD', '{t}1', '1', '2'], ['SADD', '{t}2', '2'],
-  ['SINTER', '{t}1', '{t}2'], ['SDIFF', '{t}1', '{t}2'],
-  ['ZADD', 'z', '1', 'a', '2.5', 'b'], ['ZSCORE', 'z', 'b'], ['ZRANGE', 'z', '0', '-1'],
-  ['ZINCRBY', 'z', '1.5', 'a'], ['ZRANK', 'z', 'b'], ['ZCARD', 'z'],
-  ['ZRANGE', 'z', '0', '-1', 'WITHSCORES'],
-  ['XADD', 'x', '1-1', 'f', 'v'], ['XLEN', 'x'], ['XRANGE', 'x', '-', '+'],
-  ['PFADD', 'pf', 'a', 'b'], ['PFCOUNT', 'pf'],
-  ['EVAL', 'return {KEYS[1], ARGV[1]}', '1', 'k', 'v'],
-  ['LPUSH', 's1', 'x'], ['NOSUCHCOMMAND', 'a'],
-];
+// Transactions have calls of their own in both libraries.
+const CALLS = require('fs').readFileSync(require('path').join(__dirname, 'calls.txt'), 'utf8')
+  .trim().split('\n').map((line) => line.split(' '))
+  .filter(([verb], i, all) => !inTransaction(all, i) && !['MULTI', 'EXEC'].includes(verb));
+
+function inTransaction(calls, i) {
+  const verbs = calls.map((call) => call[0]);
+  return i > verbs.indexOf('MULTI') && i < verbs.indexOf('EXEC');
+}
 
 const print = async (call, run) => {
   try {
@@ -56,6 +40,8 @@ const nodeRedis = async () => {
   for (const call of CALLS) await print(call, () => client.sendCommand(call));
   await print(['hGetAll'], () => client.hGetAll('h'));
   await print(['zRangeWithScores'], () => client.zRangeWithScores('z', 0, -1));
+  await print(['mGet'], () => client.mGet(['m4', 'm5', 'absent', 'm6']));
+  await print(['multi'], () => client.multi().set('{t}k', '1').incr('{t}k').exec());
   await print(['pipelined'], () => Promise.all([...Array(50).keys()].map((i) =>
     client.set(`p${i}`, String(i)).then(() => client.get(`p${i}`)))));
   client.destroy();
@@ -67,6 +53,8 @@ const ioredis = async () => {
   client.on('error', (error) => { console.log('client error', error.message); process.exit(1); });
   for (const call of CALLS) await print(call, () => client.call(...call));
   await print(['hgetall'], () => client.hgetall('h'));
+  await print(['mget'], () => client.mget('m4', 'm5', 'absent', 'm6'));
+  await print(['multi'], () => client.multi().set('{t}k', '1').incr('{t}k').exec());
   const pipeline = client.pipeline();
   for (let i = 0; i < 50; i++) pipeline.set(`p${i}`, i).get(`p${i}`);
   await print(['pipeline'], () => pipeline.exec());
