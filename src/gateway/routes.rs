@@ -68,6 +68,7 @@ impl Routes {
             .client(DELETE, "/indexes/{uid}/settings/{name}", indexes::write_settings)
             .client(POST, "/indexes/{uid}/search", reads::search)
             .client(GET, "/indexes/{uid}/search", reads::search_by_query)
+            .client(POST, "/indexes/{uid}/facet-search", reads::facet_search)
     }
 
     fn document_routes(self) -> Routes {

@@ -20,7 +20,7 @@ const TASKS: &str = "tasks run at once where they are accepted, and expire after
 const ONE_SERVER: &str = "its outcome depends on all documents, and each server has some of them";
 
 /// Methods and paths, with what to do instead or why not.
-pub(super) const PATHS: [(MethodFilter, &str, &str); 29] = [
+pub(super) const PATHS: [(MethodFilter, &str, &str); 28] = [
     (ANY, "/batches", SERVERS),
     (ANY, "/batches/{uid}", SERVERS),
     (ANY, "/chats", ONE_SERVER),
@@ -45,7 +45,6 @@ pub(super) const PATHS: [(MethodFilter, &str, &str); 29] = [
     (POST, "/tasks/cancel", TASKS),
     (POST, "/tasks/compact", TASKS),
     (GET, "/tasks/{uid}/documents", SERVERS),
-    (POST, "/indexes/{uid}/facet-search", "search with `facets`"),
     (GET.or(POST), "/indexes/{uid}/similar", ONE_SERVER),
     (POST, "/indexes/{uid}/compact", SERVERS),
     (POST, "/indexes/{uid}/fields", SERVERS),

@@ -106,6 +106,57 @@ async fn many_searches_run_and_missing_shards_are_named_once() {
 }
 
 #[tokio::test]
+async fn values_of_a_facet_are_counted_over_all_backends() {
+    let cluster = Cluster::start(Shape { copies: 2, ..SHAPE }).await;
+    let settings = json!({"filterableAttributes": ["kind", "n"]});
+    let path = "/indexes/movies/settings";
+    cluster.succeeded(&cluster.http.json("PATCH", path, &settings).await).await;
+    let kinds = ["Drama", "drone", "comedy", "Drift"];
+    // 24, 12, 8 and 4 of 48.
+    let kind = |i: usize| kinds[[0, 0, 0, 1, 2, 0, 0, 1, 0, 2, 1, 3][i % 12]];
+    let all: Vec<Value> = (0..48).map(|i| json!({"id": i, "n": i % 2, "kind": kind(i)})).collect();
+    cluster.add(&json!(all)).await;
+    let search = async |body: Value| {
+        let answer = cluster.post("/indexes/movies/facet-search", &body).await;
+        assert_eq!(answer.status, 200, "{:?}", answer.json());
+        answer.json()
+    };
+    let hits = |counts: &[(&str, u64)]| {
+        let hit = |(value, count): &(&str, u64)| json!({"value": value, "count": count});
+        json!(counts.iter().map(hit).collect::<Vec<_>>())
+    };
+    let found = search(json!({"facetName": "kind", "facetQuery": "dr"})).await;
+    assert_eq!(found["facetHits"], hits(&[("Drama", 24), ("Drift", 4), ("drone", 12)]));
+    assert_eq!((&found["facetQuery"], &found["processingTimeMs"]), (&json!("dr"), &json!(0)));
+    let odd = search(json!({"facetName": "kind", "filter": "n = 1"})).await;
+    let counted = all.iter().filter(|film| film["n"] == 1 && film["kind"] == "Drama").count();
+    assert_eq!(odd["facetHits"][1], json!({"value": "Drama", "count": counted}));
+    let faceting = json!({"sortFacetValuesBy": {"kind": "count"}, "maxValuesPerFacet": 3});
+    let path = "/indexes/movies/settings/faceting";
+    cluster.succeeded(&cluster.http.json("PATCH", path, &faceting).await).await;
+    let found = search(json!({"facetName": "kind"})).await;
+    assert_eq!(found["facetHits"].as_array().unwrap().len(), 3);
+    assert_eq!(found["facetHits"][0], json!({"value": "Drama", "count": 24}));
+    for (path, body, status, code) in [
+        ("movies", json!({}), 400, "missing_facet_search_facet_name"),
+        ("movies", json!([]), 400, "bad_request"),
+        ("movies", json!({"facetName": "title"}), 400, "invalid_facet_search_facet_name"),
+        ("nope", json!({"facetName": "kind"}), 404, "index_not_found"),
+    ] {
+        let path = format!("/indexes/{path}/facet-search");
+        let refused = cluster.post(&path, &body).await;
+        assert_eq!((refused.status, refused.code()), (status, code.to_owned()), "{path} {body}");
+    }
+    for sort in [json!(["n:asc"]), json!("n:asc")] {
+        let sorted = json!({"sort": sort});
+        let refused = cluster.post("/indexes/movies/documents/fetch", &sorted).await;
+        assert_eq!((refused.status, refused.code()), (501, "miroir_not_supported".into()));
+    }
+    let listed = cluster.post("/indexes/movies/documents/fetch", &json!({"sort": []})).await;
+    assert_eq!(listed.json()["total"], 48);
+}
+
+#[tokio::test]
 async fn what_is_not_served_says_so_in_words() {
     let cluster = library().await;
     for (method, path, hint) in [

@@ -3,7 +3,7 @@
 use crate::document::listing::{Entry, and_shard_filter, arrange, collect_ids, ids_at, page};
 use crate::document::object;
 use crate::document::reserved::Reserved;
-use crate::document::search::{Paging, SearchRequest, merge};
+use crate::document::search::{Faceting, Paging, SearchRequest, merge, merge_facets};
 use crate::document::shard::{ShardId, ShardSet};
 use crate::document::topology::BackendIdx;
 use serde_json::{Value, json};
@@ -170,4 +170,30 @@ fn query_parameters_become_a_search_body() {
     assert_eq!(SearchRequest::from_body(b"{").unwrap_err().code, "malformed_payload");
     let page = SearchRequest::from_body(b"{\"page\":-1}").unwrap_err();
     assert_eq!(page.code, "invalid_search_page");
+}
+
+#[test]
+fn values_of_a_facet_add_up_in_the_order_of_the_index() {
+    let setting =
+        json!({"sortFacetValuesBy": {"*": "alpha", "g": "count"}, "maxValuesPerFacet": 2});
+    let by_count = Faceting::of(&setting, "g");
+    assert_eq!(by_count, Faceting { by_count: true, values_max: 2 });
+    let by_letters = Faceting::of(&setting, "other");
+    assert!(!by_letters.by_count);
+    assert_eq!(Faceting::of(&json!(null), "g"), Faceting { by_count: false, values_max: 100 });
+    let one = r#"{"facetHits":[{"value":"A","count":1},{"value":"b","count":2}],
+        "facetQuery":"x","processingTimeMs":3}"#;
+    let other = r#"{"facetHits":[{"value":"b","count":2},{"value":"C","count":3}],
+        "facetQuery":"x","processingTimeMs":9}"#;
+    let merged = |faceting| {
+        let text = merge_facets(&[one, other], faceting).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let hit = |value: &str, count: u64| json!({"value": value, "count": count});
+    assert_eq!(
+        merged(by_letters),
+        json!({"facetHits": [hit("A", 1), hit("b", 4)], "facetQuery": "x", "processingTimeMs": 9})
+    );
+    assert_eq!(merged(by_count)["facetHits"], json!([hit("b", 4), hit("C", 3)]));
+    assert!(merge_facets(&["{}"], by_count).is_err());
 }

@@ -4,7 +4,7 @@ use super::engine::{Action, Engine};
 use super::filter::Filter;
 use super::index::Index;
 use super::ingest;
-use super::search::{filtered, project, search};
+use super::search::{facet_search, filtered, project, search};
 use super::settings;
 use crate::document::primary_key::canonical_delete_id;
 use crate::gateway::call::{
@@ -78,6 +78,7 @@ pub fn router(engine: Arc<Mutex<Engine>>, bell: Arc<Notify>, master_key: Option<
         .route("/stats", on(Method::GET, all_stats))
         .route("/indexes/{uid}/stats", on(Method::GET, stats))
         .route("/indexes/{uid}/search", on(Method::POST, post_search))
+        .route("/indexes/{uid}/facet-search", on(Method::POST, post_facet_search))
         .route(
             "/indexes/{uid}/settings",
             on(Method::GET, get_settings)
@@ -224,6 +225,13 @@ fn post_search(server: &Server, call: &Call, body: Bytes) -> Outcome {
     let Value::Object(body) = body else { return Err(not_an_object(&body).into()) };
     let found = server.index(&uid, |index, engine| search(&uid, index, &body, engine.matcher))?;
     Ok(ok(&found))
+}
+
+fn post_facet_search(server: &Server, call: &Call, body: Bytes) -> Outcome {
+    let uid = call.uid()?;
+    let body = parse_json(&body)?;
+    let Value::Object(body) = body else { return Err(not_an_object(&body).into()) };
+    Ok(ok(&server.index(&uid, |index, _| facet_search(&uid, index, &body))?))
 }
 
 fn get_settings(server: &Server, call: &Call, _: Bytes) -> Outcome {

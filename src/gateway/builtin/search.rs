@@ -172,6 +172,32 @@ fn show(hit: &Hit<'_>, body: &Map<String, Value>, sort: &[String]) -> Value {
     shown
 }
 
+/// Answers `POST facet-search`: values that begin with the query, in the order of their letters.
+pub(super) fn facet_search(
+    uid: &str,
+    index: &Index,
+    body: &Map<String, Value>,
+) -> Result<Value, ApiError> {
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (facet, query) = (text("facetName"), text("facetQuery").to_lowercase());
+    if !index.filterable().iter().any(|name| name == facet) {
+        let message = format!("Index `{uid}`: Attribute `{facet}` is not facet-searchable.");
+        return Err(ApiError::new("invalid_facet_search_facet_name", message));
+    }
+    let documents = filtered(uid, index, body.get("filter"), "invalid_search_filter", true)?;
+    let hits = matching(&documents, "", None)?;
+    let (counts, _) = facet_counts(&hits, &[facet.to_owned()]);
+    let found = counts.into_values().flatten();
+    let mut found: Vec<_> =
+        found.filter(|(value, _)| value.to_lowercase().starts_with(&query)).collect();
+    found.sort_by_key(|(value, _)| value.to_lowercase());
+    let faceting = index.settings.get("faceting").unwrap_or(&Value::Null);
+    found.truncate(faceting["maxValuesPerFacet"].as_u64().unwrap_or(100) as usize);
+    let hits: Vec<Value> =
+        found.iter().map(|(value, count)| json!({"value": value, "count": count})).collect();
+    Ok(json!({"facetHits": hits, "facetQuery": body.get("facetQuery"), "processingTimeMs": 0}))
+}
+
 type Counts = BTreeMap<String, BTreeMap<String, u64>>;
 
 fn facet_counts(hits: &[Hit<'_>], facets: &[String]) -> (Counts, Map<String, Value>) {

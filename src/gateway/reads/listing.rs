@@ -119,7 +119,7 @@ fn read_body(body: &Map<String, Value>) -> Result<Listing, ApiError> {
             ("filter", filter) => listing.filter = Some(filter.clone()),
             ("ids", ids @ Value::Array(_)) => listing.ids = Some(ids.clone()),
             ("retrieveVectors", Value::Bool(wanted)) => listing.retrieve_vectors = *wanted,
-            ("sort", _) => refuse_sort(true)?,
+            ("sort", rules) => refuse_sort(rules.as_array().is_none_or(|r| !r.is_empty()))?,
             ("fields" | "ids" | "retrieveVectors", other) => {
                 let shown = object::shorten(&other.to_string());
                 let message = format!("Invalid value at `.{name}`: `{shown}`");
@@ -141,8 +141,8 @@ fn read_body(body: &Map<String, Value>) -> Result<Listing, ApiError> {
 /// Sorting over several backends would need the sorted values of every document.
 fn refuse_sort(asked: bool) -> Result<(), ApiError> {
     if asked {
-        let message = "`sort` is not supported for listings over several backends; search sorts";
-        return Err(ApiError::new("bad_request", message));
+        let message = "a document gateway lists by id: `sort` is not served here, search sorts";
+        return Err(ApiError::new("miroir_not_supported", message));
     }
     Ok(())
 }
