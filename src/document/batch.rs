@@ -241,16 +241,22 @@ impl Batch {
         payload
     }
 
-    /// What is inserted behind a document's opening brace.
-    fn injected(&self, document: &Document) -> String {
-        let mut out = format!("{{\"{SHARD_FIELD}\":{}", document.shard.0);
+    /// Writes what stands in place of a document's opening brace.
+    fn inject(&self, document: &Document, out: &mut Vec<u8>) {
+        let mut field = |before: &[u8], name: &str, value: u64| {
+            for part in
+                [before, name.as_bytes(), b"\":", itoa::Buffer::new().format(value).as_bytes()]
+            {
+                out.extend_from_slice(part);
+            }
+        };
+        field(b"{\"", SHARD_FIELD, document.shard.0.into());
         if let Some(ms) = self.updated_at_ms {
-            out.push_str(&format!(",\"{UPDATED_FIELD}\":{ms}"));
+            field(b",\"", UPDATED_FIELD, ms);
         }
         if document.has_fields {
-            out.push(',');
+            out.push(b',');
         }
-        out
     }
 }
 
@@ -322,10 +328,12 @@ impl Payload {
     fn measure(&self) -> u64 {
         let mut bytes = 2;
         let mut count = 0;
+        let mut injected = Vec::new();
         for document in &self.batch.documents {
             if self.shards.contains(document.shard) {
-                // The injected text replaces the opening brace.
-                bytes += document.span.len() - 1 + self.batch.injected(document).len();
+                injected.clear();
+                self.batch.inject(document, &mut injected);
+                bytes += document.span.len() - 1 + injected.len();
                 count += 1;
             }
         }
@@ -354,7 +362,7 @@ impl Payload {
             if std::mem::replace(&mut self.any, true) {
                 out.push(b',');
             }
-            out.extend_from_slice(self.batch.injected(&document).as_bytes());
+            self.batch.inject(&document, &mut out);
             let rest = document.span.start as usize + 1..document.span.end as usize;
             if rest.len() >= COPY_BYTES_MAX {
                 self.state = State::Shared(self.batch.text.slice(rest));

@@ -13,6 +13,8 @@ HOST = "127.0.0.1"
 CONNECTIONS = 4
 BATCHES = [(1, 2000), (100, 400), (10000, 20)]
 LARGE_BYTES = 100 * 1024 * 1024
+# A gateway that just started is not sure that nobody else writes, and notes what it does.
+SETTLE_SECONDS = 11
 
 
 class Sink(socketserver.StreamRequestHandler):
@@ -193,6 +195,7 @@ def start(folder, torc):
     wait_until(server_port, "/health")
     yield subprocess.Popen(["taskset", "-c", "0", torc, "run", "-c", config], **quiet), gateway
     wait_until(gateway, "/_miroir/ready")
+    time.sleep(SETTLE_SECONDS)
 
 
 def main():
