@@ -236,8 +236,18 @@ async fn every_form_of_delete() {
         delete(body).await;
         assert_eq!(left().await, 0, "{body:?}");
     }
-    let none = cluster.post(&format!("{base}/delete-batch"), &json!([])).await;
-    assert_eq!(cluster.task(&none).await["details"]["deletedDocuments"], 0);
+    // An empty list names no document; it must never mean all of them.
+    cluster.add(&json!([{"id": 1, "g": 1}])).await;
+    cluster.forget_requests();
+    let batch = format!("{base}/delete-batch");
+    for (method, path, body) in
+        [("POST", &*batch, "[]"), ("DELETE", base, "[]"), ("DELETE", base, "{\"ids\": []}")]
+    {
+        let none = cluster.http.send(method, path, body).await;
+        assert_eq!(cluster.succeeded(&none).await["details"]["deletedDocuments"], 0, "{body}");
+    }
+    assert_eq!(cluster.writes(), [0, 0, 0]);
+    assert_eq!(left().await, 1);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod nonsense;
 mod real;
 mod refusals;
 mod requests;
+mod reserved;
 mod resp_kv;
 mod restart;
 mod sdk;

@@ -23,7 +23,7 @@ fn nonsense() -> Vec<Mode> {
         Mode::Always(500, "{}"),
         Mode::Always(401, "{\"code\":\"invalid_api_key\"}"),
         Mode::Silent,
-        Mode::Slow(Duration::from_millis(400)),
+        Mode::Slow(Duration::from_millis(1_500)),
     ]
 }
 
@@ -31,7 +31,7 @@ fn nonsense() -> Vec<Mode> {
 async fn reads_go_to_a_backend_that_makes_sense() {
     for mode in nonsense() {
         let cluster = Cluster::with(TWO_GROUPS, |settings| {
-            settings.node_timeout = Duration::from_millis(200);
+            settings.node_timeout = Duration::from_millis(1_000);
         })
         .await;
         cluster.add(&documents(0..20)).await;
@@ -66,7 +66,7 @@ async fn reads_go_to_a_backend_that_makes_sense() {
 async fn a_task_whose_backend_stops_making_sense_ends_with_the_others() {
     for mode in nonsense() {
         let cluster = Cluster::with(TWO_GROUPS, |settings| {
-            settings.node_timeout = Duration::from_millis(200);
+            settings.node_timeout = Duration::from_millis(1_000);
             settings.task_lost_after = Duration::ZERO;
         })
         .await;

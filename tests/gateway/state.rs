@@ -297,6 +297,38 @@ async fn a_session_reads_its_own_writes() {
 }
 
 #[tokio::test]
+async fn a_session_waits_no_longer_than_it_may_and_is_free_when_its_write_is_done() {
+    let cluster = Cluster::with(shape(2, 1), |settings| {
+        settings.session_wait = Duration::from_millis(60);
+    })
+    .await;
+    cluster.add(&json!([{"id": 1, "v": 1}])).await;
+    let hold = |hold: Option<Hold>| {
+        cluster.fakes.iter().for_each(|fake| fake.engine(|e| e.set_hold(hold)));
+    };
+    hold(Some(Hold::Enqueued));
+    let session = cluster.http.with("x-miroir-session", "s3");
+    let written = session.json("POST", PATH, &json!([{"id": 1, "v": 2}])).await;
+    let path = format!("{PATH}/1");
+    assert_eq!(session.get(&path).await.json()["v"], 1, "the pinned group serves all the same");
+    assert_eq!(cluster.gateway.counters().session_wait_timeouts, 1);
+    let groups_asked = async || {
+        cluster.forget_requests();
+        for _ in 0..4 {
+            assert_eq!(session.get(&path).await.status, 200);
+        }
+        let fetched = |seen: &crate::fake::Seen| seen.target.ends_with("/documents/1");
+        let asked =
+            cluster.fakes.iter().map(|f| f.take_log().iter().filter(|s| fetched(s)).count());
+        asked.collect::<Vec<_>>()
+    };
+    assert_eq!(groups_asked().await, [4, 0]);
+    hold(None);
+    cluster.succeeded(&written).await;
+    assert_eq!(groups_asked().await, [2, 2], "both groups serve again");
+}
+
+#[tokio::test]
 async fn a_pinned_session_can_read_at_once() {
     let cluster = Cluster::with(shape(2, 1), |settings| {
         settings.session_strategy = SessionStrategy::RoutePin;
