@@ -89,6 +89,11 @@ impl Places {
         self.places.iter().any(|place| place.dc == dc && place.live && !place.torc)
     }
 
+    /// Nodes of a datacenter, whatever they are.
+    pub fn count(&self, dc: &str) -> usize {
+        self.places.iter().filter(|place| place.dc == dc).count()
+    }
+
     /// Who does what for `domain` in `dc`; `pinned` names the publisher while that node lives.
     pub fn posts(&self, domain: &IndexerDomainId, dc: &str, pinned: Option<&str>) -> Option<Posts> {
         let members: Vec<&Arc<Place>> = self.members(dc).collect();

@@ -54,6 +54,7 @@ fn watch(args: &WatchArgs) -> Result<(), Failure> {
         max_message_bytes: limits.max_message_bytes.as_usize(),
         keepalive_interval: Duration::from_millis(limits.keepalive_interval_ms),
         keepalive_timeout: Duration::from_millis(limits.keepalive_timeout_ms),
+        recovery_attempt_timeout: Duration::from_millis(limits.recovery_attempt_timeout_ms),
     };
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
     let runtime =

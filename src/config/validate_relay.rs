@@ -68,6 +68,7 @@ fn numbers(relay: &Relay, root: &Node, faults: &mut Faults) {
         ("readiness_heartbeat_interval_ms", time(relay.readiness_heartbeat_interval_ms)),
         ("catalog_heartbeat_interval_ms", time(relay.catalog_heartbeat_interval_ms)),
         ("snapshot_progress_timeout_ms", time(relay.snapshot_progress_timeout_ms)),
+        ("recovery_attempt_timeout_ms", time(relay.recovery_attempt_timeout_ms)),
         ("load_window_ms", time(relay.load_window_ms)),
         ("load_fanout_capacity", (relay.load_fanout_capacity as u64, 1, FANOUT_MAX)),
         ("publication_queue_capacity", count(relay.publication_queue_capacity)),

@@ -164,7 +164,9 @@ impl Node {
                 places: Places::of(&shared.view.load().topology),
                 seal: build::seal(&shared.config),
                 store: shared.embedded.clone(),
+                store_bytes_max: shared.config.embedded.memory_bytes_max.as_usize() as u64,
                 redis: RedisStore::of(&shared.config),
+                orders: shared.orders.clone(),
             };
             tasks.push(tokio::spawn(Arc::clone(plane).run(following)));
         }

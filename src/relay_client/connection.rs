@@ -37,6 +37,7 @@ pub enum ConnectError {
 pub struct Connection {
     client: KvEventRelayClient<Channel>,
     subscriber_id: String,
+    recovery_attempt_timeout: Duration,
     relay: RelayId,
 }
 
@@ -63,12 +64,22 @@ impl Connection {
         let answer = answer.map_err(|_| silent())?;
         let info = answer.map_err(|status| ConnectError::Refused(Box::new(status)))?;
         let relay = check_response(info.get_ref())?;
-        Ok(Connection { client, subscriber_id: settings.subscriber_id.clone(), relay })
+        Ok(Connection {
+            client,
+            subscriber_id: settings.subscriber_id.clone(),
+            recovery_attempt_timeout: settings.recovery_attempt_timeout,
+            relay,
+        })
     }
 
     /// The relay it leads to.
     pub fn relay(&self) -> RelayId {
         self.relay
+    }
+
+    /// Time for the next part of a whole filter.
+    pub(super) fn recovery_attempt_timeout(&self) -> Duration {
+        self.recovery_attempt_timeout
     }
 
     /// Opens the catalog.

@@ -126,15 +126,24 @@ async fn filter(shared: Shared, key: ProducerKey, mut views: Views) -> Option<En
 async fn stream(shared: &Shared, replica: &Replica, retry: &mut Retry) -> End {
     let key = &replica.key;
     let mut plane = FilterPlane::new(shared.connection.relay(), *key);
-    let mut stream = match shared.connection.filter(key).await {
-        Ok(stream) => stream,
-        Err(status) => return End::from(status),
+    let patience = shared.connection.recovery_attempt_timeout();
+    let mut stream = match tokio::time::timeout(patience, shared.connection.filter(key)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(status)) => return End::from(status),
+        Err(_) => return End::Stalled(patience),
     };
     loop {
-        let update = match stream.message().await {
-            Ok(Some(update)) => update,
-            Ok(None) => return End::Clean,
-            Err(status) => return End::from(status),
+        let next = stream.message();
+        // Once it is whole, silence is no fault: heartbeats say how old it is.
+        let next = match plane.installed() {
+            Some(_) => Ok(next.await),
+            None => tokio::time::timeout(patience, next).await,
+        };
+        let update = match next {
+            Ok(Ok(Some(update))) => update,
+            Ok(Ok(None)) => return End::Clean,
+            Ok(Err(status)) => return End::from(status),
+            Err(_) => return End::Stalled(patience),
         };
         retry.took_a_message();
         let step = match plane.take(&update) {

@@ -138,6 +138,8 @@ pub struct Settings {
     pub keepalive_interval: Duration,
     /// Time for the answer.
     pub keepalive_timeout: Duration,
+    /// Time for the next part of a whole filter.
+    pub recovery_attempt_timeout: Duration,
 }
 
 /// Follows a relay for ever: connects, follows its planes, and connects anew after a pause.

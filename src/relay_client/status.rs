@@ -1,6 +1,7 @@
 //! How streams end, in one value: the status and its reason, or a fault found on this side.
 
 use std::fmt;
+use std::time::Duration;
 
 use tonic::Status;
 
@@ -35,6 +36,8 @@ pub enum End {
     Replica(String),
     /// A message is larger than this side takes, again and again.
     LocalLimit(String),
+    /// No part of a whole filter came for so long.
+    Stalled(Duration),
     /// No connection.
     Connect(String),
 }
@@ -48,7 +51,11 @@ impl End {
             End::Plane(fault) if fault.is_final() => Reaction::Stop,
             End::Filter(FilterFault::Plane(fault)) if fault.is_final() => Reaction::Stop,
             End::LocalLimit(_) => Reaction::Stop,
-            End::Plane(_) | End::Filter(_) | End::Replica(_) | End::Connect(_) => Reaction::Backoff,
+            End::Plane(_)
+            | End::Filter(_)
+            | End::Replica(_)
+            | End::Stalled(_)
+            | End::Connect(_) => Reaction::Backoff,
         }
     }
 
@@ -66,6 +73,7 @@ impl End {
             | End::Filter(_)
             | End::Replica(_)
             | End::LocalLimit(_)
+            | End::Stalled(_)
             | End::Connect(_) => false,
         }
     }
@@ -80,6 +88,7 @@ impl End {
             End::Filter(fault) => fault.label(),
             End::Replica(_) => "replica",
             End::LocalLimit(_) => "local_limit",
+            End::Stalled(_) => "stalled",
             End::Connect(_) => "connect",
         }
     }
@@ -96,6 +105,9 @@ impl fmt::Display for End {
             End::Plane(fault) => fault.fmt(f),
             End::Filter(fault) => fault.fmt(f),
             End::Replica(text) | End::Connect(text) => f.write_str(text),
+            End::Stalled(patience) => {
+                write!(f, "no part of the filter came for {} ms", patience.as_millis())
+            }
             End::LocalLimit(text) => {
                 write!(f, "a message is larger than relay.max_message_bytes here: {text}")
             }

@@ -171,6 +171,78 @@ fn a_new_generation_a_stalled_consumer_and_its_restart_are_all_got_over() {
     assert_eq!(followed(&second)["snapshots"], 1);
 }
 
+/// A ring of one rack whose nodes serve on `listens`, one each, and follow `upstreams`.
+fn ring_of(dc: &str, listens: &[u16], upstreams: &[u16]) -> Ring {
+    let upstreams: Vec<String> = upstreams.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let extra = |listen: u16| {
+        format!(
+            "  affinity: {{mode: advise, expected_keys: 20000}}\n  embedded: \
+             {{memory_bytes_max: 64mb}}\n  relay:\n    listen: 127.0.0.1:{listen}\n    \
+             upstreams: [{}]\n    load_window_ms: 50\n",
+            upstreams.join(", ")
+        )
+    };
+    let (dcs, store) = (Vec::new(), Store::Embedded);
+    let mut ring = Ring::empty(Layout { dcs, store, extra: String::new() });
+    for (n, listen) in listens.iter().enumerate() {
+        ring.set_extra(&extra(*listen));
+        ring.add(dc, "r1", (n as u64 * (1 << 32) / listens.len() as u64) as u32);
+    }
+    ring.wait_settled();
+    ring
+}
+
+#[test]
+fn one_node_of_a_datacenter_follows_a_relay_and_all_know() {
+    let ports: Vec<u16> = (0..4).map(|_| free_port()).collect();
+    let one = ring_of("dc1", &ports[..1], &ports[1..]);
+    let mut three = ring_of("dc2", &ports[1..], &ports[..1]);
+    let mut there = one.nodes[0].connect();
+    there.call(&["SET", "a", "1"]);
+    let all_know = |three: &Ring, key: &str, word: &str| {
+        let up = three.nodes.iter().filter(|node| node.process.is_some());
+        up.clone().all(|node| {
+            Client::try_connect(node.client)
+                .is_ok_and(|mut client| holding(&mut client, key, "dc1") == word)
+        })
+    };
+    wait_until("all know", || all_know(&three, "a", "dc1 maybe"));
+    let streams = || {
+        let (_, metrics) = get(&one.nodes[0], "/metrics");
+        let open = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("torc_relay_streams_open{kind=\"pool\"} "));
+        open.and_then(|open| open.parse::<u64>().ok())
+    };
+    wait_until("one of them follows", || streams() == Some(1));
+    there.call(&["DEL", "a"]);
+    there.call(&["SET", "b", "1"]);
+    wait_until("changes reach all", || {
+        all_know(&three, "a", "dc1 no") && all_know(&three, "b", "dc1 maybe")
+    });
+    let about = relay_page(&three)["domains"][0].clone();
+    let named = |post: &str| about[post].as_str().expect("a name").to_owned();
+    assert_ne!(named("publisher"), named("importer"));
+
+    // The stores of all three make the pool's load.
+    wait_until("the load is known", || {
+        let page = relay_page(&one);
+        let loads: Vec<serde_json::Value> = page["upstreams"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .flat_map(|upstream| upstream["load"].as_array().cloned().unwrap_or_default())
+            .collect();
+        matches!(&loads[..], [load] if load["ranks"] == "3/3" && load["authoritative"] == true)
+    });
+
+    // The one that follows dies; another one does what it did.
+    let importer: usize = named("importer")[1..].parse().expect("its number");
+    three.nodes[importer].kill();
+    there.call(&["SET", "c", "1"]);
+    wait_until("another one follows", || all_know(&three, "c", "dc1 maybe"));
+}
+
 #[test]
 fn operators_see_what_a_relay_serves_and_follows() {
     let (one, two) = (free_port(), free_port());

@@ -1,7 +1,9 @@
 //! The consumer's table, one relay that misbehaves for each row.
 
+use std::time::Duration;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
+
 use torc::ckf::bucket::BucketImage;
 use torc::relay::descriptor::Descriptor;
 use torc::relay::envelope::{CONTRACT_MARKER, PROTOCOL_VERSION};
@@ -204,6 +206,30 @@ async fn a_wrong_frame_voids_its_replica_alone_and_the_stream_is_opened_anew() {
         assert_eq!((notes.retired, notes.connected.len()), (1, 1), "{label}");
         assert_eq!(scripted.opened(), [1, 1, 1, 2], "{label}");
     }
+}
+
+#[tokio::test]
+async fn a_relay_that_never_ends_its_snapshot_is_asked_anew() {
+    let producer = Producer::new("a", 1, 2 << 19);
+    let chunk = frame(
+        &producer,
+        &Mirror::new(producer.key(), producer.words(), 0).unwrap().cut().chunk(0).unwrap(),
+    );
+    let scripted = Scripted::default();
+    {
+        let mut scripts = scripted.0.lock().unwrap();
+        let update = catalog(1, &[&producer.descriptor("a")]);
+        scripts.catalog.push_back(Script::stays(vec![update]));
+        scripts.filter.push_back(Script::stays(vec![chunk]));
+    }
+    let follower = Follower::default();
+    let _following = follower.follow_with(&scripted.serve().await, |settings| {
+        settings.recovery_attempt_timeout = Duration::from_millis(300);
+    });
+    until("it is opened anew", || scripted.opened()[3] >= 2).await;
+    assert!(follower.has_end("filter", "stalled"));
+    let notes = follower.0.lock().unwrap();
+    assert_eq!((notes.connected.len(), notes.replicas.len()), (1, 0));
 }
 
 #[tokio::test]

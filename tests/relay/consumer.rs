@@ -36,17 +36,19 @@ pub struct Follower(pub Arc<Mutex<Notes>>);
 impl Follower {
     /// Follows a relay until dropped.
     pub fn follow(&self, address: &str) -> Following {
-        self.follow_with(address, 8 << 20)
+        self.follow_with(address, |_| {})
     }
 
-    pub fn follow_with(&self, address: &str, max_message_bytes: usize) -> Following {
-        let settings = Settings {
+    pub fn follow_with(&self, address: &str, change: impl FnOnce(&mut Settings)) -> Following {
+        let mut settings = Settings {
             address: address.into(),
             subscriber_id: "follower".into(),
-            max_message_bytes,
+            max_message_bytes: 8 << 20,
             keepalive_interval: Duration::from_secs(20),
             keepalive_timeout: Duration::from_secs(10),
+            recovery_attempt_timeout: Duration::from_secs(30),
         };
+        change(&mut settings);
         let consumer = Arc::new(self.clone());
         Following(tokio::spawn(follow(settings, consumer, Clock::start())))
     }
@@ -170,7 +172,9 @@ async fn a_limit_of_this_side_is_diagnosed_and_not_tried_for_ever() {
     server.publish(&producer, "dc1");
     let follower = Follower::default();
     // The usual limit of clients: a full chunk does not fit.
-    let _following = follower.follow_with(&server.address, 4 << 20);
+    let _following = follower.follow_with(&server.address, |settings| {
+        settings.max_message_bytes = 4 << 20;
+    });
     until("the diagnosis", || follower.has_end("filter", "local_limit")).await;
     let notes = follower.0.lock().unwrap();
     let last = notes.ends.iter().rfind(|end| end.0 == "filter").unwrap();

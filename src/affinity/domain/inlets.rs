@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::{Domain, pool};
+use super::{Domain, Part, pool};
 use crate::affinity::publication::Delta;
 use crate::ckf::consumer::ClaimError;
 use crate::ckf::consumer::lane::{AssignError, LaneFault, LaneIngestor, LaneOutcome};
@@ -11,10 +11,15 @@ use crate::ckf::format::CkfFormat;
 use crate::ckf::identity::{LaneLease, ProducerIdentity};
 use crate::ckf::publication::{CkfDelta, CkfSnapshot};
 
+/// Changes nobody passed on, over which they are given up; those who follow begin anew.
+const RELAYED_MAX: usize = 4096;
+
 /// The lanes this node writes from what others send.
 #[derive(Debug, Default)]
 pub(super) struct Inlets {
     lanes: BTreeMap<u8, LaneIngestor>,
+    /// Changes that came through a relay and were not passed on yet.
+    relayed: BTreeMap<u8, Vec<Delta>>,
     /// Leases given so far; the next one is newer.
     epoch: u64,
 }
@@ -37,6 +42,22 @@ impl Inlets {
     /// Gives a lane back; it leaves the answers.
     pub(super) fn drop_lane(&mut self, lane: u8) {
         self.lanes.remove(&lane);
+        self.relayed.remove(&lane);
+    }
+
+    fn apply(&mut self, lane: u8, delta: &Delta) -> bool {
+        let Some(ingestor) = self.lanes.get_mut(&lane) else { return false };
+        let Some((identity, lease)) = ingestor.assignment() else { return false };
+        let (base, sequence) = (delta.base, delta.sequence);
+        let images = delta.images.to_vec();
+        match ingestor.apply_delta(&CkfDelta { identity, lease, base, sequence, images }) {
+            LaneOutcome::DeltaApplied { .. } | LaneOutcome::IgnoredStaleOrDuplicate { .. } => true,
+            LaneOutcome::IgnoredForeignLease
+            | LaneOutcome::AwaitingSnapshot
+            | LaneOutcome::SnapshotInstalled { .. }
+            | LaneOutcome::DrainAcknowledged { .. }
+            | LaneOutcome::LaneDeactivated { .. } => false,
+        }
     }
 }
 
@@ -80,6 +101,7 @@ impl Domain {
         let Some(ingestor) = inlets.lanes.get_mut(&lane) else {
             return Err(ClaimError::NoSuchLane(lane).into());
         };
+        inlets.relayed.remove(&lane);
         inlets.epoch += 1;
         let consumer = self.spec.consumer;
         let lease = LaneLease { consumer, lane, assignment_epoch: inlets.epoch };
@@ -93,32 +115,40 @@ impl Domain {
     /// Applies a change to a lane that another node publishes. False when the lane is not at the
     /// change's base any more: it needs the whole filter.
     pub fn apply_delta(&self, lane: u8, delta: &Delta) -> bool {
-        let mut inlets = self.inlets();
-        let Some(ingestor) = inlets.lanes.get_mut(&lane) else { return false };
-        let Some((identity, lease)) = ingestor.assignment() else { return false };
-        let (base, sequence) = (delta.base, delta.sequence);
-        let images = delta.images.to_vec();
-        match ingestor.apply_delta(&CkfDelta { identity, lease, base, sequence, images }) {
-            LaneOutcome::DeltaApplied { .. } | LaneOutcome::IgnoredStaleOrDuplicate { .. } => true,
-            LaneOutcome::IgnoredForeignLease
-            | LaneOutcome::AwaitingSnapshot
-            | LaneOutcome::SnapshotInstalled { .. }
-            | LaneOutcome::DrainAcknowledged { .. }
-            | LaneOutcome::LaneDeactivated { .. } => false,
-        }
+        self.inlets().apply(lane, delta)
     }
 
-    /// Words of a lane that another node publishes, from `first` on, and their sequence.
-    pub fn lane_part(
-        &self,
-        lane: u8,
-        first: u32,
-        count: usize,
-    ) -> Option<(ProducerIdentity, u64, Vec<u64>)> {
-        let inlets = self.inlets();
+    /// The same for a change that came through a relay: nodes that follow this one are to be told
+    /// of it.
+    pub fn apply_relayed(&self, lane: u8, delta: Delta) -> bool {
+        let mut inlets = self.inlets();
+        let applied = inlets.apply(lane, &delta);
+        if applied {
+            let relayed = inlets.relayed.entry(lane).or_default();
+            relayed.push(delta);
+            if relayed.len() > RELAYED_MAX {
+                relayed.clear();
+            }
+        }
+        applied
+    }
+
+    /// What came through relays since the last call, by lane.
+    pub fn take_relayed(&self) -> BTreeMap<u8, Vec<Delta>> {
+        std::mem::take(&mut self.inlets().relayed)
+    }
+
+    /// Words of a lane that another node publishes, from `first` on, and what came through a
+    /// relay before them.
+    pub fn lane_part(&self, lane: u8, first: u32, count: usize) -> Option<Part> {
+        let mut inlets = self.inlets();
+        let inlets = &mut *inlets;
         let ingestor = inlets.lanes.get(&lane)?;
         let (identity, _) = ingestor.assignment()?;
-        Some((identity, ingestor.installed_sequence()?, ingestor.words_from(first, count)))
+        let sequence = ingestor.installed_sequence()?;
+        let words = ingestor.words_from(first, count);
+        let before = inlets.relayed.remove(&lane).unwrap_or_default();
+        Some(Part { identity, before, sequence, words })
     }
 
     /// What a lane that another node publishes answers from.

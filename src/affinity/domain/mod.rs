@@ -5,6 +5,7 @@
 //! event, or one short batch of them, and never across an await; so does each lane's inlet. Locks
 //! are taken in one order: journal, state, inlets.
 
+mod duties;
 mod holder;
 mod inlets;
 mod journal;
@@ -29,6 +30,7 @@ use crate::ckf::identity::{ConsumerInstanceId, DcId, IndexerDomainId, PoolId, Pr
 use crate::ckf::producer::{BuildError, ProducerConfig, ProducerCounters, ProducerSizes};
 use crate::ckf::ringkey::KeyProtocol;
 
+pub use self::duties::{Duties, StoreLoad};
 pub use self::holder::Part;
 pub use self::inlets::NotInstalled;
 pub use self::journal::News;
@@ -168,6 +170,8 @@ struct Hears {
     /// The state contradicted itself and must be built anew.
     damaged: AtomicBool,
     recoveries: AtomicU32,
+    duties: Mutex<Duties>,
+    loads: Mutex<Vec<Option<StoreLoad>>>,
 }
 
 impl Domain {

@@ -35,8 +35,8 @@ impl Domain {
             let here = next.lanes.iter().find(|(_, ours)| ours.dc == theirs.dc);
             let Some((number, ours)) = here else { continue };
             let copied = match self.lane_part(lane, 0, self.format.buckets()) {
-                Some((identity, sequence, words)) => {
-                    next.install(number, identity, sequence, words).is_ok()
+                Some(part) => {
+                    next.install(number, part.identity, part.sequence, part.words).is_ok()
                 }
                 None => lane == OWN_LANE && published.is_some(),
             };

@@ -173,7 +173,7 @@ fn a_lane_of_another_node_is_installed_and_follows() {
     assert!(changes.iter().all(|delta| here.apply_delta(1, delta)));
     assert_eq!((held("a").1, held("b").1), (0, 0b10));
     assert_eq!(
-        here.lane_part(1, 0, buckets).unwrap().2,
+        here.lane_part(1, 0, buckets).unwrap().words,
         there.published_part(0, buckets).unwrap().words
     );
     // A gap takes it out of answers.

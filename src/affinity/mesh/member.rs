@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::feeds::SILENT_MS;
 use super::feeds::{Receiver, Sender, Taken};
-use super::message::Feed;
-use crate::affinity::domain::{Domain, News};
+use super::message::{Feed, LoadMsg};
+use crate::affinity::domain::{Domain, News, StoreLoad};
 use crate::affinity::places::Posts;
 use crate::ckf::producer::{RouterEvent, Source};
 
@@ -15,6 +16,8 @@ pub(super) struct Feeds {
     senders: BTreeMap<u64, Sender>,
     /// From the members, by slot, while this node holds the state.
     receivers: BTreeMap<u64, Receiver>,
+    /// How full the members' stores are, and when they said so.
+    loads: BTreeMap<u64, (LoadMsg, u64)>,
     /// Whether this node's own holdings are in the state it holds.
     own_is_in: bool,
 }
@@ -29,12 +32,15 @@ pub(super) struct OwnHoldings<'a> {
     pub(super) source: Source,
     /// False while it does not know what it holds.
     pub(super) sure: bool,
+    /// How full its store is, where that is known and the domain is of its keys.
+    pub(super) load: Option<StoreLoad>,
 }
 
 impl Feeds {
     /// This node holds the state no more.
     pub(super) fn forget_members(&mut self) {
         self.receivers.clear();
+        self.loads.clear();
         self.own_is_in = false;
     }
 
@@ -120,6 +126,10 @@ impl Feeds {
 
     /// A member's batch arrived; gives the answer.
     pub(super) fn take(&mut self, domain: &Domain, feed: &Feed, now_ms: u64) -> Feed {
+        match feed.load {
+            Some(load) => self.loads.insert(feed.from, (load, now_ms)),
+            None => self.loads.remove(&feed.from),
+        };
         let receiver = self.receivers.entry(feed.from).or_default();
         let (taken, answer) = receiver.take(feed, now_ms);
         let outcome = match taken {
@@ -143,6 +153,20 @@ impl Feeds {
                 tracing::warn!(domain = domain.name(), %error, "a member could not be forgotten");
             }
         }
+    }
+
+    /// How full the stores of `live` members are; `own` is one of them.
+    pub(super) fn loads(
+        &self,
+        live: &BTreeSet<u64>,
+        own: (u64, Option<StoreLoad>),
+        now_ms: u64,
+    ) -> Vec<Option<StoreLoad>> {
+        let said = |slot: &u64| {
+            let (load, at_ms) = self.loads.get(slot)?;
+            (now_ms < at_ms + SILENT_MS).then_some(StoreLoad::from(*load))
+        };
+        live.iter().map(|slot| if *slot == own.0 { own.1 } else { said(slot) }).collect()
     }
 
     /// How many of `live` members it is known of what they hold; `own` is one of them.

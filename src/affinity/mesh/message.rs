@@ -4,6 +4,7 @@
 
 use prost::Message;
 
+use crate::affinity::domain::StoreLoad;
 use crate::affinity::publication::Delta;
 use crate::ckf::bucket::BucketImage;
 use crate::ckf::format::CkfFormat;
@@ -31,6 +32,19 @@ pub(super) struct Feed {
     pub sure: bool,
     #[prost(message, repeated, tag = "7")]
     pub events: Vec<EventMsg>,
+    /// How full the member's store is, when it knows.
+    #[prost(message, optional, tag = "8")]
+    pub load: Option<LoadMsg>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct LoadMsg {
+    /// Bytes in use.
+    #[prost(uint64, tag = "1")]
+    pub used: u64,
+    /// The most it may hold, when there is a limit.
+    #[prost(uint64, optional, tag = "2")]
+    pub total: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
@@ -116,6 +130,20 @@ pub(super) struct Filter {
     /// Milliseconds since its publisher was heard, by the sender.
     #[prost(uint64, tag = "15")]
     pub age_ms: u64,
+    /// Datacenters of other rings.
+    #[prost(message, repeated, tag = "16")]
+    pub abroad: Vec<AbroadMsg>,
+}
+
+/// A datacenter of another ring.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AbroadMsg {
+    /// What it is called here.
+    #[prost(string, tag = "1")]
+    pub dc: String,
+    /// Whether its filter is here and believed.
+    #[prost(bool, tag = "2")]
+    pub ready: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
@@ -132,6 +160,8 @@ pub(super) enum FilterKind {
     Changes = 4,
     /// A sign of life, and where the sender is.
     Beat = 5,
+    /// Which datacenters of other rings the sender follows for its own datacenter.
+    Abroad = 6,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -142,6 +172,18 @@ pub(super) struct ChangeMsg {
     pub buckets: Vec<u32>,
     #[prost(fixed64, repeated, tag = "3")]
     pub words: Vec<u64>,
+}
+
+impl From<StoreLoad> for LoadMsg {
+    fn from(load: StoreLoad) -> LoadMsg {
+        LoadMsg { used: load.used, total: load.total }
+    }
+}
+
+impl From<LoadMsg> for StoreLoad {
+    fn from(load: LoadMsg) -> StoreLoad {
+        StoreLoad { used: load.used, total: load.total }
+    }
 }
 
 impl EventMsg {

@@ -29,9 +29,10 @@ use self::member::OwnHoldings;
 use self::message::{Feed, FeedKind, Filter};
 use self::pool::Pools;
 use super::Affinity;
-use super::domain::{Domain, Kind, events_of};
+use super::domain::{Domain, Kind, StoreLoad, events_of};
 use super::member::{Change, MemberKeys};
 use super::places::Places;
+use crate::ckf::consumer::LANES;
 use crate::ckf::producer::{RouterEvent, Source};
 use crate::gossip::Transmit;
 use crate::proto::dnode::MsgType;
@@ -108,6 +109,10 @@ pub struct Mesh {
     member: MemberKeys,
     /// False while it does not know what it holds.
     sure: bool,
+    /// How full this node's store is.
+    load: Option<StoreLoad>,
+    /// Datacenters of other rings that are followed for this node.
+    abroad: BTreeSet<String>,
     session: u64,
     rng: fastrand::Rng,
     transmits: VecDeque<Transmit>,
@@ -125,6 +130,8 @@ impl Mesh {
             pools: Vec::new(),
             member: MemberKeys::new(shards),
             sure: false,
+            load: None,
+            abroad: BTreeSet::new(),
             // Sessions of an earlier life of this node are older.
             session: now.wall_ms << 16,
             rng,
@@ -181,6 +188,16 @@ impl Mesh {
         self.sure = sure;
     }
 
+    /// How full this node's store is; none while that is not known.
+    pub fn set_load(&mut self, load: Option<StoreLoad>) {
+        self.load = load;
+    }
+
+    /// Datacenters of other rings that another node follows for this one, since the last call.
+    pub fn take_abroad(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.abroad)
+    }
+
     /// This node's holdings changed so.
     pub fn changed(&mut self, changes: &[Change], now: MeshTime) {
         let events: Vec<RouterEvent> = events_of(self.settings.source, changes).collect();
@@ -218,9 +235,11 @@ impl Mesh {
         };
         // Engines tell their blocks to the node itself: it always knows what it was told.
         let sure = self.sure || !pools.is_of_keys();
-        let own = OwnHoldings { slot: self.own, listing: &listing, source, sure };
+        let load = self.load.filter(|_| pools.is_of_keys());
+        let own = OwnHoldings { slot: self.own, listing: &listing, source, sure, load };
         let feeds = pools.feed(&own, &mut self.session, &self.places, now.mono_ms);
-        for (to, feed) in feeds {
+        for (to, mut feed) in feeds {
+            feed.load = load.map(Into::into);
             self.send_feed(to, pools.key, feed);
         }
         for (to, filter) in pools.filters(self.own, now.mono_ms) {
@@ -291,6 +310,11 @@ impl Mesh {
         let dice = self.rng.u64(..);
         let key = filter.domain;
         let index = self.pools.iter().position(|pools| pools.key == key)?;
+        if let Some(abroad) = self.pools[index].take_abroad(filter) {
+            // There are no more lanes than that.
+            self.abroad.extend(abroad.into_iter().take(LANES));
+            return Some(());
+        }
         let counters = &mut self.counters;
         let out = self.pools[index].take(filter, (nodes, dice), counters, now)?;
         for (to, filter) in out {

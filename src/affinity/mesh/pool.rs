@@ -7,9 +7,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::inlet::{Inlet, PART_WORDS, PARTS_AT_ONCE};
 use super::member::{Feeds, OwnHoldings};
-use super::message::{ChangeMsg, Feed, Filter, FilterKind};
+use super::message::{AbroadMsg, ChangeMsg, Feed, Filter, FilterKind};
 use super::{MeshCounters, MeshTime};
-use crate::affinity::domain::{Domain, Kind, OWN_LANE, dc_id_of};
+use crate::affinity::domain::{Domain, Duties, Kind, OWN_LANE, Part, dc_id_of};
 use crate::affinity::lanes::LaneNote;
 use crate::affinity::places::{Places, Posts};
 use crate::affinity::publication::Delta;
@@ -42,6 +42,8 @@ pub(super) struct Pools {
     members: BTreeSet<u64>,
     /// Whether they are all that hold something.
     strangers: bool,
+    /// Lanes of datacenters that are not of this ring.
+    abroad: Vec<u8>,
     publishes: bool,
     incarnation: u64,
     beat_at_ms: u64,
@@ -74,7 +76,8 @@ impl Pools {
         let publishes = published.is_some();
         incarnation = incarnation.max(published.unwrap_or(0));
         let posts = None;
-        let (members, strangers, beat_at_ms, complete) = (BTreeSet::new(), false, 0, false);
+        let (members, strangers, abroad) = (BTreeSet::new(), false, Vec::new());
+        let (beat_at_ms, complete) = (0, false);
         Pools {
             domain,
             key,
@@ -84,6 +87,7 @@ impl Pools {
             lanes,
             members,
             strangers,
+            abroad,
             publishes,
             incarnation,
             beat_at_ms,
@@ -109,6 +113,10 @@ impl Pools {
         self.posts = places.posts(&spec.id, own_dc, pinned);
         self.members = places.members(own_dc).map(|place| place.slot).collect();
         self.strangers = places.has_strangers(own_dc);
+        let abroad = |(_, dc): &(usize, &String)| places.count(dc) == 0;
+        let abroad = spec.datacenters.iter().enumerate().skip(1).filter(abroad);
+        self.abroad = abroad.map(|(lane, _)| lane as u8).collect();
+        self.domain.set_duties(self.duties(places, own));
         for (lane, dc) in spec.datacenters.iter().enumerate() {
             let publisher = || places.posts(&spec.id, dc, None).map(|posts| posts.publisher);
             let upstream = match (lane, self.posts) {
@@ -120,6 +128,16 @@ impl Pools {
             let upstream = upstream.filter(|slot| *slot != own);
             let name = upstream.and_then(|slot| places.get(slot)).map(|place| place.name.as_str());
             self.inlets[lane].set_upstream(upstream, name.unwrap_or_default());
+        }
+    }
+
+    fn duties(&self, places: &Places, own: u64) -> Duties {
+        let Some(posts) = self.posts else { return Duties::default() };
+        let name = |slot| places.get(slot).map(|place| place.name.clone()).unwrap_or_default();
+        Duties {
+            publisher: name(posts.publisher),
+            importer: name(posts.importer()),
+            imports: posts.importer() == own,
         }
     }
 
@@ -206,6 +224,11 @@ impl Pools {
         if self.publishes {
             let known = self.feeds.known(&self.members, (own.slot, own.sure), now_ms);
             let expected = self.members.len() as u32;
+            let mut loads = self.feeds.loads(&self.members, (own.slot, own.load), now_ms);
+            // Nodes that are away, or do not know of all this, are there all the same.
+            let own_dc = &self.domain.spec().datacenters[0];
+            loads.resize(places.count(own_dc).max(loads.len()), None);
+            self.domain.set_store_loads(loads);
             let complete = known == expected && !self.strangers && places.local().is_some();
             self.domain.set_hears(complete, known, expected);
             // A sign of life of the own lane.
@@ -222,6 +245,9 @@ impl Pools {
         let mut out = Vec::new();
         let published = self.domain.take_published();
         self.pass_on(OWN_LANE, &published, &mut out);
+        for (lane, relayed) in self.domain.take_relayed() {
+            self.pass_on(lane, &relayed, &mut out);
+        }
         if now_ms >= self.beat_at_ms {
             self.beat_at_ms = now_ms + BEAT_MS;
             for lane in 0..self.lanes.len() as u8 {
@@ -230,6 +256,7 @@ impl Pools {
                 let to: BTreeSet<u64> = followed.followers.keys().copied().collect();
                 self.beat(lane, to, now_ms, &mut out);
             }
+            self.tell_abroad(own, now_ms, &mut out);
         }
         let buckets = self.domain.format().buckets();
         for lane in 0..self.inlets.len() {
@@ -244,6 +271,37 @@ impl Pools {
         }
         self.note_lanes(own);
         out
+    }
+
+    /// The nodes of the own datacenter are told which datacenters of other rings this node
+    /// follows for them, and whether their filters are here.
+    fn tell_abroad(&self, own: u64, now_ms: u64, out: &mut Vec<Addressed>) {
+        if self.abroad.is_empty() || self.posts.is_none_or(|posts| posts.importer() != own) {
+            return;
+        }
+        let (spec, lanes) = (self.domain.spec(), self.domain.lanes());
+        let about = |lane: &u8| AbroadMsg {
+            dc: spec.datacenters[usize::from(*lane)].clone(),
+            ready: lanes.get(*lane).is_some_and(|lane| lane.age_ms(now_ms).is_some()),
+        };
+        let abroad = self.abroad.iter().map(about).collect();
+        let mut message = Filter { abroad, ..Filter::default() };
+        message.set_kind(FilterKind::Abroad);
+        let others = self.members.iter().copied().filter(|slot| *slot != own).collect();
+        out.push((others, message));
+    }
+
+    /// What the importer follows; gives the datacenters. None when it is not the importer's word.
+    pub(super) fn take_abroad(&self, message: &Filter) -> Option<Vec<String>> {
+        if message.kind() != FilterKind::Abroad {
+            return None;
+        }
+        self.posts.filter(|posts| posts.importer() == message.from)?;
+        for about in message.abroad.iter().filter(|about| !about.ready) {
+            let lane = self.domain.lanes().iter().find(|(_, lane)| lane.dc == about.dc);
+            lane.into_iter().for_each(|(_, lane)| lane.unheard());
+        }
+        Some(message.abroad.iter().map(|about| about.dc.clone()).collect())
     }
 
     fn note_lanes(&self, own: u64) {
@@ -299,7 +357,7 @@ impl Pools {
                 let applied = self.inlets[lane].take_changes(&self.domain, filter, now.mono_ms);
                 self.pass_on(lane as u8, &applied, &mut out);
             }
-            FilterKind::Unknown => return None,
+            FilterKind::Abroad | FilterKind::Unknown => return None,
         }
         Some(out)
     }
@@ -314,10 +372,10 @@ impl Pools {
 
     /// Where a lane stands here: published, or followed.
     fn position(&mut self, lane: u8, out: &mut Vec<Addressed>) -> Option<(ProducerIdentity, u64)> {
-        if lane != OWN_LANE || !self.publishes {
-            return self.domain.lane_position(lane);
-        }
-        let part = self.domain.published_part(0, 0)?;
+        let part = match lane == OWN_LANE && self.publishes {
+            true => self.domain.published_part(0, 0)?,
+            false => self.domain.lane_part(lane, 0, 0)?,
+        };
         self.pass_on(lane, &part.before, out);
         Some((part.identity, part.sequence))
     }
@@ -341,12 +399,10 @@ impl Pools {
         let count = (ask.count as usize).min(PART_WORDS * PARTS_AT_ONCE);
         let cut = match lane == OWN_LANE && self.publishes {
             false => self.domain.lane_part(lane, ask.first, count),
-            true => self.domain.published_part(ask.first, count).map(|part| {
-                self.pass_on(lane, &part.before, out);
-                (part.identity, part.sequence, part.words)
-            }),
+            true => self.domain.published_part(ask.first, count),
         };
-        let Some((identity, sequence, words)) = cut else { return 0 };
+        let Some(Part { identity, before, sequence, words }) = cut else { return 0 };
+        self.pass_on(lane, &before, out);
         let mut first = ask.first;
         for run in words.chunks(PART_WORDS) {
             let mut part = about(&identity, sequence);

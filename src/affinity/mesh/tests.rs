@@ -1,7 +1,9 @@
 //! Several nodes with a network between them that loses what it is told to.
 
+mod abroad;
+
 use super::*;
-use crate::affinity::domain::{Domain, DomainSpec};
+use crate::affinity::domain::{Domain, DomainSpec, Part};
 use crate::affinity::places::tests::ring;
 use crate::ckf::hashing::{BlockHash, ExternalId, HashFormat, SequenceHash};
 use crate::ckf::identity::ConsumerInstanceId;
@@ -179,7 +181,8 @@ impl World {
             for node in self.up() {
                 let keys = self.nodes[node].affinity.keys();
                 let lane = keys.lanes().iter().find(|(_, lane)| lane.dc == dc).unwrap().0;
-                if let Some((identity, sequence, words)) = keys.lane_part(lane, 0, usize::MAX >> 1)
+                if let Some(Part { identity, sequence, words, .. }) =
+                    keys.lane_part(lane, 0, usize::MAX >> 1)
                 {
                     assert_eq!(
                         (identity, sequence),

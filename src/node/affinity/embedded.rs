@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::affinity::domain::StoreLoad;
 use crate::affinity::member::{Change, MemberKeys};
 use crate::ckf::ringkey::{KeyProtocol, ring_key_hash};
 use crate::store::{MemoryStore, PresenceEvent};
@@ -24,6 +25,11 @@ impl EmbeddedFollower {
     /// Shards of the store.
     pub(super) fn shards(&self) -> usize {
         self.store.shards()
+    }
+
+    /// How full it is; `bytes_max` is the most it may hold, 0 for no limit.
+    pub(super) fn load(&self, bytes_max: u64) -> StoreLoad {
+        StoreLoad { used: self.store.counters().bytes, total: (bytes_max > 0).then_some(bytes_max) }
     }
 
     /// Takes the events of one shard and turns them into changes.

@@ -18,7 +18,6 @@ struct Names {
 
 impl Foreign {
     /// Wants one more. False when it is known already, or there are as many as lanes.
-    #[cfg(feature = "relay")]
     pub(super) fn admit(&self, dc: &str) -> bool {
         let mut names = self.names();
         let known = |list: &[String]| list.iter().any(|name| name == dc);

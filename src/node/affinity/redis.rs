@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 
 use self::reply::{Value, parse};
 use super::Told;
+use crate::affinity::domain::StoreLoad;
 use crate::affinity::member::Change;
 use crate::ckf::hashing::SequenceHash;
 use crate::ckf::ringkey::{KeyProtocol, ring_key_hash};
@@ -52,6 +53,8 @@ pub(super) enum StoreNews {
     Changed(Vec<Change>),
     /// It holds so many keys now.
     Size(u64),
+    /// It is so full; none when it does not say.
+    Load(Option<StoreLoad>),
 }
 
 /// Where the store is, and how to get in.
@@ -178,6 +181,8 @@ impl Follower {
                     if let Value::Int(size) = size {
                         self.tell(StoreNews::Size(size.max(0) as u64)).await;
                     }
+                    let load = self.load().await?;
+                    self.tell(StoreNews::Load(load)).await;
                 }
                 wanted = rescan.recv() => match wanted {
                     Some(()) => self.list().await?,
@@ -214,6 +219,15 @@ impl Follower {
         self.ask(&["CONFIG", "SET", name, &wanted], what).await?;
         tracing::info!("the store's notify-keyspace-events is \"{wanted}\" now");
         Ok(())
+    }
+
+    /// How full the store is; none when it may not be asked.
+    async fn load(&mut self) -> Result<Option<StoreLoad>, Trouble> {
+        match self.ask(&["INFO", "memory"], "INFO memory").await {
+            Ok(info) => Ok(info.text().and_then(load_of)),
+            Err(Trouble::Refused(..)) => Ok(None),
+            Err(trouble) => Err(trouble),
+        }
     }
 
     /// Lists the store, page by page, while events go on.
@@ -309,6 +323,35 @@ impl Follower {
     }
 }
 
+/// `used_memory` and `maxmemory` of INFO; 0 is no limit.
+fn load_of(info: &str) -> Option<StoreLoad> {
+    let field = |name: &str| -> Option<u64> {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line?.trim().parse().ok()
+    };
+    let total = field("maxmemory").filter(|most| *most > 0);
+    Some(StoreLoad { used: field("used_memory")?, total })
+}
+
 fn hash(key: &(impl AsRef<[u8]> + ?Sized)) -> SequenceHash {
     ring_key_hash(KeyProtocol::Resp, key.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stores_load_is_read_from_what_it_says_of_itself() {
+        let info = |most: u64| {
+            format!(
+                "txt:# Memory\r\nused_memory:1024\r\nused_memory_human:1K\r\n\
+                 total_system_memory:5\r\nmaxmemory:{most}\r\nmaxmemory_policy:noeviction\r\n"
+            )
+        };
+        let load = |total| Some(StoreLoad { used: 1024, total });
+        assert_eq!(load_of(&info(4096)), load(Some(4096)));
+        assert_eq!(load_of(&info(0)), load(None));
+        assert_eq!(load_of("# Memory\r\n"), None);
+    }
 }

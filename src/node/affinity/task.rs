@@ -13,6 +13,7 @@ use crate::affinity::member::Change;
 use crate::affinity::mesh::{Mesh, MeshSettings, MeshTime, PlaneReport};
 use crate::affinity::places::Places;
 use crate::net::control_link::ControlLinks;
+use crate::node::Order;
 use crate::proto::dnode::control::ControlSeal;
 use crate::store::MemoryStore;
 
@@ -33,8 +34,12 @@ pub struct Following {
     pub seal: ControlSeal,
     /// The embedded store, when the node has one.
     pub store: Option<Arc<MemoryStore>>,
+    /// The most it may hold, bytes; 0 for no limit.
+    pub store_bytes_max: u64,
     /// The datastore, when it has not.
     pub redis: Option<RedisStore>,
+    /// Asks the control plane to publish the ring anew.
+    pub orders: mpsc::UnboundedSender<Order>,
 }
 
 struct Task {
@@ -42,6 +47,8 @@ struct Task {
     mesh: Mesh,
     links: ControlLinks,
     follower: Option<EmbeddedFollower>,
+    store_bytes_max: u64,
+    orders: mpsc::UnboundedSender<Order>,
     /// Makes the datastore be listed again.
     rescan: mpsc::Sender<()>,
     relistings: u64,
@@ -77,6 +84,8 @@ impl AffinityPlane {
             mesh,
             links: following.links,
             follower,
+            store_bytes_max: following.store_bytes_max,
+            orders: following.orders,
             rescan,
             relistings: 0,
             report_at_ms: 0,
@@ -119,6 +128,7 @@ impl Task {
                 self.take(told);
             }
             self.follow_ring();
+            self.admit_abroad();
             self.follow_store().await;
             self.mesh.handle_timeout(now(&self.plane));
             self.send();
@@ -132,6 +142,16 @@ impl Task {
             self.mesh.set_domains(&affinity);
         }
         self.mesh.set_places(places);
+    }
+
+    /// Makes room for datacenters of other rings that another node follows for this one.
+    fn admit_abroad(&mut self) {
+        for dc in self.mesh.take_abroad() {
+            if self.plane.foreign.admit(&dc) {
+                // A control plane that is gone makes no room any more.
+                let _ = self.orders.send(Order::Republish);
+            }
+        }
     }
 
     fn take(&mut self, told: Told) {
@@ -170,6 +190,10 @@ impl Task {
                         Change::Removed(hash) => member.went(0, hash, &mut changes),
                     }
                 }
+            }
+            StoreNews::Load(load) => {
+                self.mesh.set_load(load);
+                return;
             }
             StoreNews::Size(size) => {
                 if size != member.len() as u64 && self.mesh.is_sure() {
@@ -214,6 +238,9 @@ impl Task {
             return;
         }
         self.report_at_ms = now_ms + REPORT_EVERY_MS;
+        if let Some(follower) = &self.follower {
+            self.mesh.set_load(Some(follower.load(self.store_bytes_max)));
+        }
         self.plane.set_report(PlaneReport {
             mesh: self.mesh.counters(),
             dropped: self.links.dropped,

@@ -20,7 +20,10 @@ use crate::relay::consumer::{CatalogView, LoadView, ReadinessView};
 use crate::relay::descriptor::Descriptor;
 use crate::relay::envelope::{RelayId, SUBSCRIBER_ID_BYTES_MAX};
 use crate::relay::key::ProducerKey;
-use crate::relay_client::{Consumer, End, News, Plane, Settings};
+use crate::relay_client::{self, Consumer, End, News, Plane, Settings};
+
+/// How often it is asked whether a relay has to be followed.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// One relay this node follows.
 pub(super) struct Upstream {
@@ -83,6 +86,7 @@ pub(super) fn settings(config: &Config, address: String) -> Settings {
         max_message_bytes: relay.max_message_bytes.as_usize(),
         keepalive_interval: Duration::from_millis(relay.keepalive_interval_ms),
         keepalive_timeout: Duration::from_millis(relay.keepalive_timeout_ms),
+        recovery_attempt_timeout: Duration::from_millis(relay.recovery_attempt_timeout_ms),
     }
 }
 
@@ -91,6 +95,31 @@ impl Upstream {
         let (plane, clock) = (Arc::clone(plane), shared.clock);
         let orders = shared.orders.clone();
         Upstream { address, plane, clock, orders, state: Mutex::default() }
+    }
+
+    /// Whether this node fetches pools of other datacenters for its own. Where another one does,
+    /// it passes their filters on, so that a datacenter costs a relay one stream a pool.
+    fn is_needed(&self) -> bool {
+        self.plane.domains().domains().any(|domain| domain.duties().imports)
+    }
+
+    /// Follows the relay for ever, whenever it is needed.
+    pub(super) async fn run(self: Arc<Self>, settings: Settings) {
+        let until = async |needed: bool| {
+            while self.is_needed() != needed {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        loop {
+            until(true).await;
+            let consumer = Arc::clone(&self);
+            let following = relay_client::follow(settings.clone(), consumer, self.clock);
+            tokio::select! {
+                // Trying again does not help.
+                () = following => return,
+                () = until(false) => *self.state() = State::default(),
+            }
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -232,6 +261,10 @@ impl Consumer for Upstream {
                 // A control plane that is gone makes no room any more.
                 let _ = self.orders.send(Order::Republish);
             }
+            let duties = domain.duties();
+            if !duties.imports {
+                return Err(format!("{} follows it for this datacenter", duties.importer));
+            }
             self.lane(&id).map(|_| ())
         };
         let wanted = wanted();
@@ -265,7 +298,7 @@ impl Consumer for Upstream {
     ) -> Result<(), String> {
         let (domain, lane) = self.filled_lane(key)?;
         let delta = Delta { base: sequence.saturating_sub(1), sequence, images: images.into() };
-        if !domain.apply_delta(lane, &delta) {
+        if !domain.apply_relayed(lane, delta) {
             return Err("the lane did not take a change".into());
         }
         self.filter(key.pool(), |filter, _| {

@@ -13,15 +13,16 @@ use tokio::task::JoinHandle;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::consume::Upstream;
+use super::affinity::AffinityPlane;
 use super::{Shared, StartError};
 use crate::config::{Config, Endpoint};
 use crate::net::listener::Listener;
 use crate::relay::envelope::RelayId;
-use crate::relay_client;
 use crate::relay_server::Relay;
 
 /// What the admin port shows of the relay.
 pub struct RelayPlane {
+    affinity: Arc<AffinityPlane>,
     server: Option<Arc<Relay>>,
     upstreams: Vec<Arc<Upstream>>,
 }
@@ -75,13 +76,12 @@ impl Running {
         for address in shared.config.relay.upstreams() {
             let upstream = Arc::new(Upstream::new(shared, affinity, address.to_string()));
             let settings = consume::settings(&shared.config, address.to_string());
-            let consumer = Arc::clone(&upstream);
-            let following = relay_client::follow(settings, consumer, shared.clock);
-            running.tasks.push(tokio::spawn(following));
+            running.tasks.push(tokio::spawn(Arc::clone(&upstream).run(settings)));
             upstreams.push(upstream);
         }
         // Nobody else sets it.
-        let _ = shared.relay.set(RelayPlane { server, upstreams });
+        let affinity = Arc::clone(affinity);
+        let _ = shared.relay.set(RelayPlane { affinity, server, upstreams });
         Ok(running)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::affinity::KEYS_DOMAIN;
-use crate::affinity::domain::{Domain, Kind};
+use crate::affinity::domain::{Domain, Kind, StoreLoad};
 use crate::affinity::publication::{Cut, Publication, Subscriber};
 use crate::ckf::hashing::HashFormat;
 use crate::ckf::identity::{IndexerDomainId, PoolId, ProducerIdentity};
@@ -212,32 +212,24 @@ fn has_whole_rack(topology: &Topology) -> bool {
     })
 }
 
-/// How full the pools are. A rank is a node of the datacenter; this one knows of its own store
-/// alone, so in a datacenter of several nodes the coverage is partial, and says so. Blocks of
-/// engines lie in the engines' memory, which nobody here sees.
+/// How full the pools are. A rank is a node of the datacenter; its store tells, through the feeds
+/// of the domain of keys. Blocks of engines lie in the engines' memory, which nobody here sees.
 pub(super) fn loads(shared: &Arc<Shared>) -> impl Fn(&[Descriptor]) -> Vec<PoolLoad> + use<> {
-    let shared = Arc::clone(shared);
+    let affinity = shared.affinity.clone();
     move |pools| {
-        let own = own_rank(&shared);
-        let topology = &shared.view.load().topology;
-        let own_dc = topology.local_dc();
-        let others = topology.peers().filter(|p| p.dc == own_dc && !p.is_local && p.routable());
-        let others = others.count();
-        let affinity = shared.affinity.as_ref().map(|plane| plane.domains());
-        let keys = affinity.as_ref().map(|affinity| affinity.keys().spec().id);
+        let Some(affinity) = affinity.as_ref().map(|plane| plane.domains()) else {
+            return Vec::new();
+        };
+        let rank = |load: Option<StoreLoad>| {
+            load.map(|load| RankLoad { used: load.used, total: load.total })
+        };
         let load = |pool: &Descriptor| {
-            let is_keys = keys == Some(pool.key.pool().indexer_domain);
-            let mut ranks = vec![own.filter(|_| is_keys)];
-            ranks.resize(1 + others, None);
+            let id = pool.key.pool().indexer_domain;
+            let domain = affinity.domains().find(|domain| domain.spec().id == id);
+            let loads = domain.map(|domain| domain.store_loads()).unwrap_or_default();
+            let ranks: Vec<Option<RankLoad>> = loads.into_iter().map(rank).collect();
             sum(pool.key, &ranks)
         };
         pools.iter().map(load).collect()
     }
-}
-
-/// Bytes of keys and values of the own store, and the most it may hold.
-fn own_rank(shared: &Shared) -> Option<RankLoad> {
-    let store = shared.embedded.as_ref()?;
-    let most = shared.config.embedded.memory_bytes_max.as_usize() as u64;
-    Some(RankLoad { used: store.counters().bytes, total: (most > 0).then_some(most) })
 }

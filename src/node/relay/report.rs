@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::RelayPlane;
 use super::consume::{FilterState, State, Upstream};
+use crate::affinity::domain::Domain;
 use crate::relay_server::{Relay, StreamKind};
 use crate::telemetry::figures::Figure;
 
@@ -15,7 +16,9 @@ impl RelayPlane {
     pub fn page(&self) -> Json {
         let upstreams: Vec<Json> = self.upstreams.iter().map(|u| upstream(u)).collect();
         let server = self.server.as_ref().map(|relay| relay.report());
-        json!({ "server": server, "upstreams": upstreams })
+        let domains = self.affinity.domains();
+        let domains: Vec<Json> = domains.domains().map(|domain| duties(domain)).collect();
+        json!({ "domains": domains, "server": server, "upstreams": upstreams })
     }
 
     /// Its metrics.
@@ -26,6 +29,16 @@ impl RelayPlane {
         }
         figures
     }
+}
+
+/// Whom consumers have to ask for a domain's pool, and who fetches those of others.
+fn duties(domain: &Domain) -> Json {
+    let duties = domain.duties();
+    json!({
+        "domain": domain.name(),
+        "publisher": duties.publisher,
+        "importer": duties.importer,
+    })
 }
 
 fn of_server(relay: &Relay) -> Vec<Figure> {

@@ -1,0 +1,49 @@
+//! Who does what for a domain in the own datacenter, and how full its nodes' stores are: told by
+//! the plane between nodes, read by the relay and by operators.
+
+use std::sync::PoisonError;
+
+use super::Domain;
+
+/// Who does what for a domain in the own datacenter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Duties {
+    /// The node that publishes; empty while there is none.
+    pub publisher: String,
+    /// The node that fetches the pools of other datacenters and passes them on.
+    pub importer: String,
+    /// Whether that is this node.
+    pub imports: bool,
+}
+
+/// How full the store of one node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreLoad {
+    /// Bytes in use.
+    pub used: u64,
+    /// The most it may hold; none when it has no limit.
+    pub total: Option<u64>,
+}
+
+impl Domain {
+    /// Who does what.
+    pub fn duties(&self) -> Duties {
+        self.hears.duties.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on these do it.
+    pub fn set_duties(&self, duties: Duties) {
+        *self.hears.duties.lock().unwrap_or_else(PoisonError::into_inner) = duties;
+    }
+
+    /// One entry for each node of the own datacenter; none for one that does not tell. Known
+    /// where the domain is published.
+    pub fn store_loads(&self) -> Vec<Option<StoreLoad>> {
+        self.hears.loads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The nodes' stores are so full.
+    pub fn set_store_loads(&self, loads: Vec<Option<StoreLoad>>) {
+        *self.hears.loads.lock().unwrap_or_else(PoisonError::into_inner) = loads;
+    }
+}
