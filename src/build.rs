@@ -5,6 +5,8 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=src/build.rs");
+    // tests/loom builds `ckf` with other atomics.
+    println!("cargo::rustc-check-cfg=cfg(loom)");
     #[cfg(feature = "relay")]
     if let Err(error) = relay::compile() {
         println!("cargo::error=src/relay/relay.proto: {error}");
