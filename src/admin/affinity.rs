@@ -104,6 +104,8 @@ struct Reads {
     second_tries: u64,
     shared: u64,
     capped: u64,
+    backfills: u64,
+    backfills_refused: u64,
 }
 
 impl Reads {
@@ -117,6 +119,8 @@ impl Reads {
             second_tries: counters.affinity_second_tries,
             shared: counters.affinity_shared,
             capped: counters.affinity_capped,
+            backfills: counters.affinity_backfills,
+            backfills_refused: counters.affinity_backfills_refused,
         }
     }
 }

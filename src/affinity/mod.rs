@@ -24,6 +24,7 @@ pub mod member;
 pub mod mesh;
 pub mod places;
 pub mod publication;
+pub mod recent;
 pub mod roles;
 
 use std::sync::Arc;

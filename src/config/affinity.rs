@@ -65,6 +65,9 @@ section! {
         /// `all`; or `local_dc`: values of bucket types that are `immutable` are stored in the
         /// writer's datacenter alone, deletes go everywhere. Default: all.
         pub(super) write_replication: WriteReplication = WriteReplication::All,
+        /// Store a value of an immutable key that GET fetched from another datacenter in the own
+        /// one too, until it ends there. Default: false.
+        pub(super) backfill: bool = false,
         /// The name of the node that publishes for its datacenter while it lives. Default: one
         /// that all nodes choose alike.
         pub(super) publisher: Option<String> = None,
@@ -147,6 +150,8 @@ pub struct Affinity {
     pub expected_keys: u64,
     /// Where values of immutable keys are stored.
     pub write_replication: WriteReplication,
+    /// Whether values fetched from elsewhere are stored here too.
+    pub backfill: bool,
     /// The node that publishes while it lives; one that all choose alike when absent.
     pub publisher: Option<String>,
     /// A datacenter is not believed after this long without a word, milliseconds.
@@ -213,6 +218,7 @@ pub(super) fn complete(
         mode: keys.mode,
         expected_keys: keys.expected_keys,
         write_replication: keys.write_replication,
+        backfill: keys.backfill,
         publisher: keys.publisher.clone(),
         stale_after_ms: keys.stale_after_ms,
         semantics: map(&keys.semantics).unwrap_or_else(|| authority.clone()),
@@ -250,6 +256,13 @@ pub(super) fn complete(
 /// their keys (decision I1).
 fn check_replication(keys: &AffinityKeys, immutable: bool, root: &Node, faults: &mut Faults) {
     if keys.write_replication == WriteReplication::All {
+        if keys.backfill {
+            let what = "`backfill` is for values that stay where they were written";
+            let place = root.find(&["affinity", "backfill"]);
+            faults.push(
+                Fault::new(what).at(place).accepted("`write_replication: local_dc` beside it"),
+            );
+        }
         return;
     }
     let at = root.find(&["affinity", "write_replication"]);

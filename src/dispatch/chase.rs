@@ -61,7 +61,8 @@ impl Dispatcher {
                 | Task::AllNodes(_)
                 | Task::Primary(_)
                 | Task::Replicas(_)
-                | Task::Watch(_) => None,
+                | Task::Watch(_)
+                | Task::Backfill(_) => None,
             },
             _ => None,
         }

@@ -354,7 +354,8 @@ impl Dispatcher {
                 | Task::AllNodes(_)
                 | Task::Chase(_)
                 | Task::Replicas(_)
-                | Task::Watch(_) => None,
+                | Task::Watch(_)
+                | Task::Backfill(_) => None,
             },
             _ => None,
         }

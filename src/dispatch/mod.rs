@@ -36,6 +36,7 @@ pub mod plan;
 pub mod view;
 
 mod allnodes;
+mod backfill;
 mod block;
 mod blocking;
 mod chase;
@@ -201,6 +202,8 @@ pub struct Dispatcher {
     pool: output::Pool,
     spare_gathers: Vec<Gather>,
     router: route::Router,
+    /// Values of other datacenters on their way into this one.
+    backfills: u32,
     scripts: Arc<Scripts>,
     clock: Arc<StampClock>,
     store_version: StoreVersion,
@@ -241,6 +244,7 @@ impl Dispatcher {
             pool: output::Pool::default(),
             spare_gathers: Vec::new(),
             router: route::Router::default(),
+            backfills: 0,
             scripts: Arc::default(),
             clock: Arc::default(),
             store_version: StoreVersion::default(),

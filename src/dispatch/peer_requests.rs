@@ -12,7 +12,7 @@ use super::requests::Stop;
 use super::send::Ask;
 use super::slot::{Envelope, Owner};
 use super::view::{Now, View};
-use super::{Dispatcher, Event, Frame, block, cut};
+use super::{Dispatcher, Event, Frame, backfill, block, cut};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Class, Compare, Routing};
 use crate::proto::dnode::{Ext, Header, HeaderLimits, MsgType, VERSION_TORC};
@@ -62,6 +62,8 @@ enum Apart {
     Waits(&'static CommandSpec),
     /// It concerns what the client watches, if it watches anything.
     Watches,
+    /// A value of another datacenter is to be stored here.
+    Backfills,
 }
 
 /// Most requests are not looked up for it: their names begin otherwise.
@@ -72,6 +74,7 @@ fn apart(view: &View, args: &Args<'_>) -> Option<Apart> {
             let waits = |spec: &&CommandSpec| spec.routing_of(args) == Routing::Blocking;
             spec.filter(waits).map(Apart::Waits)
         }
+        _ if backfill::is_offer(args) => Some(Apart::Backfills),
         b'w' | b'W' | b'u' | b'U' | b't' | b'T' => Some(Apart::Watches),
         _ => None,
     }
@@ -268,6 +271,7 @@ impl Dispatcher {
         match apart(view, &ask.args) {
             Some(Apart::Waits(spec)) => self.serve_blocking_of_peer(view, spec, &ask, now),
             Some(Apart::Watches) if self.serve_watching_of_peer(view, &ask, now) => {}
+            Some(Apart::Backfills) => self.serve_backfill_of_peer(view, &ask, now),
             Some(Apart::Watches) | None => self.ask(view, &self.with_clock(ask, now), now),
         }
     }
@@ -306,6 +310,9 @@ impl Dispatcher {
             }
             // The heartbeat (decision E1).
             Routing::Node if spec.name == "ping" => None,
+            Routing::Node if spec.name == backfill::NAME => {
+                self.state_refuses(view, header, Op::Write)
+            }
             // The same for each client that watches (decision F3).
             Routing::Transaction if matches!(spec.name, "watch" | "unwatch") => None,
             Routing::Node | Routing::Transaction | Routing::Refused(_) | Routing::Hangup => {

@@ -11,7 +11,7 @@ use super::secure::{Head, put_sealed};
 use super::send::rack_bit;
 use super::slot::{Envelope, Owner, Stage};
 use super::stamps::Told;
-use super::task::{Part, write_for_c};
+use super::task::{Part, Task, write_for_c};
 use super::upstream::{
     NOBODY, STORE_VERSION, TOO_LATE, Target, Ticket, UpId, UpstreamError, Weight,
 };
@@ -273,6 +273,11 @@ impl Dispatcher {
             let (peer, rack) = (view.topology.local(), view.topology.own_rack() as u16);
             return Some(Leg { peer, rack, hop: Hop::Store, role: Role::Answer });
         };
+        self.owner_leg(view, name, tried)
+    }
+
+    /// Where the key `name` is read in the own datacenter, after the racks in `tried`.
+    pub(super) fn owner_leg(&mut self, view: &View, name: &[u8], tried: u64) -> Option<Leg> {
         let token = view.hasher.token(name);
         let question = Question {
             topology: &view.topology,
@@ -451,8 +456,10 @@ impl Dispatcher {
         let slot = self.slots.remove(key as usize);
         self.recycle(slot.request);
         self.recycle(slot.parked.into_buffer());
-        if let Stage::Vote(gather) = slot.stage {
-            self.recycle_gather(gather);
+        match slot.stage {
+            Stage::Vote(gather) => self.recycle_gather(gather),
+            Stage::Task(task) if matches!(*task, Task::Backfill(_)) => self.backfills -= 1,
+            Stage::Single | Stage::Parts(_) | Stage::Task(_) | Stage::Done(_) => {}
         }
     }
 

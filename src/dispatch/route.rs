@@ -14,6 +14,8 @@
 
 mod answers;
 
+use std::collections::VecDeque;
+
 use fnv::FnvHashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -37,7 +39,7 @@ use crate::proto::resp::reply::is_null;
 use crate::proto::resp::spec::CommandSpec;
 use crate::ring::Consistency;
 
-/// Reads sent to one other datacenter and not answered yet, of one worker; more are read as ever.
+/// Reads sent to one other datacenter and not answered yet, of one worker; more wait.
 const IN_FLIGHT_MAX: u32 = 256;
 /// The weight of one answer in the mean time of a datacenter's answers is one in so many.
 const MEAN_OF: u32 = 8;
@@ -51,6 +53,8 @@ pub(super) struct Router {
     mean_us: [u32; LANES],
     /// Requests in flight that others may wait for, by the hash of their bytes.
     flights: FnvHashMap<u64, (u32, u32)>,
+    /// Reads that wait for their turn, by lane: slot and generation.
+    waiting: [VecDeque<(u32, u32)>; LANES],
     masks: Vec<u16>,
 }
 
@@ -127,7 +131,7 @@ fn is_at_one(view: &View, key: &[u8], level: Consistency) -> bool {
     view.terms(key, &token, false, level).level == Consistency::DcOne
 }
 
-fn hash(key: &[u8]) -> SequenceHash {
+pub(super) fn hash(key: &[u8]) -> SequenceHash {
     ring_key_hash(KeyProtocol::Resp, key)
 }
 
@@ -270,10 +274,6 @@ impl Dispatcher {
             }
         }
         let Some(leg) = self.other_leg(view, choice.lane, key) else { return false };
-        if self.router.in_flight[usize::from(choice.lane)] >= IN_FLIGHT_MAX {
-            self.counters.affinity_capped += 1;
-            return false;
-        }
         let bytes = ask.frame.as_slice();
         let flight = xxh3_64(bytes);
         if self.join_flight(flight, ask, now) {
@@ -284,7 +284,9 @@ impl Dispatcher {
             routed.flight = Some(flight);
             self.router.flights.insert(flight, slot);
         }
-        self.send_other(ask.frame, ask.args, &leg, choice.lane, slot, now);
+        if self.has_room(choice.lane, slot) {
+            self.send_other(ask.frame, ask.args, &leg, choice.lane, slot, now);
+        }
         true
     }
 
@@ -364,7 +366,7 @@ impl Dispatcher {
     }
 
     /// The owner of a key in another datacenter.
-    fn other_leg(&self, view: &View, lane: u8, key: &[u8]) -> Option<Leg> {
+    pub(super) fn other_leg(&self, view: &View, lane: u8, key: &[u8]) -> Option<Leg> {
         let dc = &view.affinity.as_ref()?.keys().lanes().get(lane)?.dc;
         let remote = view.topology.remote_dcs().iter().find(|remote| remote.name == *dc)?;
         let token = view.hasher.token(key);
@@ -382,6 +384,17 @@ impl Dispatcher {
         let (rack, peer) = plan::owner_in(&question, remote, self.links.standings())?;
         let leg = Leg { peer, rack: rack as u16, hop: plan::Hop::Peer, role: Role::Answer };
         self.is_torc(view, peer).then_some(leg)
+    }
+
+    /// True when another read may be sent to a datacenter; else this one waits for its turn.
+    fn has_room(&mut self, lane: u8, slot: (u32, u32)) -> bool {
+        let lane = usize::from(lane);
+        let room = self.router.in_flight[lane] < IN_FLIGHT_MAX;
+        if !room {
+            self.counters.affinity_capped += 1;
+            self.router.waiting[lane].push_back(slot);
+        }
+        room
     }
 
     fn send_other(
@@ -415,4 +428,4 @@ enum OwnLeg {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -249,6 +249,7 @@ impl Dispatcher {
             return false;
         }
         let embedded = Arc::clone(embedded);
+        self.note_changes(&ask.args, now);
         self.touch_client(key);
         self.counters.requests_store += 1;
         self.counters.latency.record(0);
@@ -315,6 +316,9 @@ impl Dispatcher {
         owner: Owner,
         now: Now,
     ) {
+        if leg.hop == Hop::Store {
+            self.note_changes(&parcel.args, now);
+        }
         if leg.hop == Hop::Store && block::is_block(&parcel.args) {
             return self.send_block(parcel, leg, ticket, now);
         }

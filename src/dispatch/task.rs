@@ -6,6 +6,7 @@
 //! exactly once, by a reply or by a failure, so every task ends. Its client may leave meanwhile.
 
 use super::allnodes::AllNodes;
+use super::backfill::Backfill;
 use super::chase::{self, Chase};
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
@@ -43,6 +44,8 @@ pub(super) enum Task {
     Chase(Chase),
     /// A WATCH behind what its client wrote.
     Watch(Catching),
+    /// A value of another datacenter on its way into this one.
+    Backfill(Backfill),
 }
 
 /// What a task does next.
@@ -62,6 +65,8 @@ pub(super) enum Next {
     Later(u64),
     /// The client's keys are watched.
     Watch,
+    /// The value is offered to the owner in the own rack.
+    Offer(Written),
 }
 
 /// A question a task puts to one node: a slot, its generation and the part it is for.
@@ -179,6 +184,7 @@ impl Dispatcher {
             Task::Replicas(replicas) => replicas.take(part.part, said),
             Task::Chase(chase) => chase.take(said),
             Task::Watch(catching) => catching.take(&said),
+            Task::Backfill(backfill) => backfill.take(&said),
         };
         if part.part == 0 && matches!(task.as_ref(), Task::Primary(_) | Task::Watch(_)) {
             let owner = slot.owner;
@@ -202,6 +208,7 @@ impl Dispatcher {
             Next::Spread(effects) => self.spread(part, &effects, now),
             Next::Later(pause_ms) => self.chase_later(part, pause_ms, now),
             Next::Watch => self.watch_caught_up(part, now),
+            Next::Offer(offer) => self.offer_backfill(part, &offer, now),
         }
     }
 }

@@ -126,6 +126,8 @@ pub struct Settings {
     pub modules: ModuleCommands,
     /// Whether DC_ONE reads go where the filters say the key is.
     pub route_reads: bool,
+    /// Whether values that are read in another datacenter are stored in the own one too.
+    pub backfill: bool,
 }
 
 impl Default for Settings {
@@ -151,6 +153,7 @@ impl Default for Settings {
             reference_classes: false,
             modules: ModuleCommands::default(),
             route_reads: false,
+            backfill: false,
         }
     }
 }

@@ -165,6 +165,7 @@ fn settings(config: &Config) -> Settings {
         reference_classes: config.reference_classes,
         modules: Default::default(),
         route_reads: config.affinity.mode == AffinityMode::Route,
+        backfill: config.affinity.backfill,
     }
 }
 

@@ -18,6 +18,7 @@ use self::holder::Holder;
 use self::inlets::Inlets;
 use self::journal::Journal;
 use super::lanes::Lanes;
+use super::recent::RecentWrites;
 use crate::ckf::adapter::AdapterError;
 use crate::ckf::consumer::{
     ClaimError, ConsumerConfig, ConsumerError, GlobalCkfIndexer, LANES, LINEAR_POSITIONS_DEFAULT,
@@ -172,6 +173,7 @@ struct Hears {
     recoveries: AtomicU32,
     duties: Mutex<Duties>,
     loads: Mutex<Vec<Option<StoreLoad>>>,
+    recent: RecentWrites,
 }
 
 impl Domain {
@@ -218,6 +220,11 @@ impl Domain {
             holder,
             inlets: Mutex::default(),
         })
+    }
+
+    /// Keys that the node's store was told to change a moment ago.
+    pub fn recent_writes(&self) -> &RecentWrites {
+        &self.hears.recent
     }
 
     /// Its name.

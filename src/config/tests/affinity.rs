@@ -88,6 +88,11 @@ fn values_stay_only_where_they_can_be_found_and_are_alone() {
     let config = with("route", buckets).unwrap();
     assert_eq!(config.affinity.write_replication, WriteReplication::LocalDc);
     assert!(config.bucket_types[0].immutable);
+    let backfill = "route, backfill: true";
+    assert!(with(backfill, buckets).unwrap().affinity.backfill);
+    let alone = format!("{SMALLEST}  affinity: {{mode: route, backfill: true}}\n{buckets}");
+    let errors = load(&alone).map(|_| ()).unwrap_err().to_string();
+    assert!(errors.contains("write_replication: local_dc` beside it"), "{errors}");
     let errors = with("advise", buckets).map(|_| ()).unwrap_err().to_string();
     assert!(errors.contains("needs `affinity.mode: route`"), "{errors}");
     let errors = with("route", "").map(|_| ()).unwrap_err().to_string();

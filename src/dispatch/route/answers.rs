@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::{Choice, IN_FLIGHT_MAX, Routed, Turn, hash, proves_absence};
 use crate::ckf::hashing::SequenceHash;
-use crate::dispatch::failure::from_reply;
+use crate::dispatch::failure::{Cause, Failure, FailureKind, from_reply};
 use crate::dispatch::gather::Said;
 use crate::dispatch::send::rack_bit;
+use crate::dispatch::slot::Slot;
+use crate::dispatch::upstream::Ticket;
 use crate::dispatch::view::Now;
 use crate::dispatch::{Dispatcher, Frame};
 use crate::proto::args::{Args, Span};
@@ -65,6 +67,9 @@ impl Dispatcher {
         let of_other = routed.asked_us.take().inspect(|asked_us| {
             self.router.answered(lane, *asked_us, failed, now);
         });
+        if of_other.is_some() {
+            self.send_waiting(lane, now);
+        }
         let request = self.slots[key as usize].request.clone();
         let Some((spec, spans)) = self.read_again(&request) else {
             self.slots[key as usize].routed = Some(routed);
@@ -72,7 +77,10 @@ impl Dispatcher {
         };
         let args = Args::new(&request, &spans);
         let absent = absent(spec, &args, reply);
-        if of_other.is_some() && !failed {
+        if let Some(asked_us) = of_other.filter(|_| !failed) {
+            if spec.name == "get" && absent.is_empty() {
+                self.begin_backfill(lane, &args[1], reply, asked_us, now);
+            }
             self.count_other(lane, &absent, spec.merge == Merge::Mget, args.len(), now);
         }
         if routed.second {
@@ -134,10 +142,12 @@ impl Dispatcher {
         let frame = Frame::Small(request);
         match choice.turn {
             Turn::Own => {
-                let full = self.router.in_flight[usize::from(choice.lane)] >= IN_FLIGHT_MAX;
-                let leg = self.other_leg(&view, choice.lane, name).filter(|_| !full);
+                let leg = self.other_leg(&view, choice.lane, name);
                 let Some(leg) = leg else { return false };
                 self.counters.affinity_second_tries += 1;
+                if !self.has_room(choice.lane, (key, generation)) {
+                    return true;
+                }
                 self.send_other(&frame, args, &leg, choice.lane, (key, generation), now);
             }
             Turn::Other => {
@@ -183,6 +193,32 @@ impl Dispatcher {
         }
     }
 
+    /// Sends reads that waited for their turn.
+    fn send_waiting(&mut self, lane: u8, now: Now) {
+        let at = usize::from(lane);
+        while self.router.in_flight[at] < IN_FLIGHT_MAX {
+            let Some((key, generation)) = self.router.waiting[at].pop_front() else { return };
+            let waits = |slot: &&Slot| slot.generation == generation && slot.routed.is_some();
+            let Some(slot) = self.slots.get(key as usize).filter(waits) else { continue };
+            let request = slot.request.clone();
+            let view = Arc::clone(&self.view);
+            let Some((spec, spans)) = self.read_again(&request) else { continue };
+            let args = Args::new(&request, &spans);
+            let name = spec.first_key(&args).and_then(|i| args.get(i));
+            match name.and_then(|name| self.other_leg(&view, lane, name)) {
+                Some(leg) => {
+                    let frame = Frame::Small(&request);
+                    self.send_other(&frame, args, &leg, lane, (key, generation), now);
+                }
+                None => {
+                    let kind = FailureKind::PeerNotConnected;
+                    let failure = Failure::new(kind, Cause::NotConnected);
+                    self.answer(Ticket::of(key, generation), Said::Failed(failure), now);
+                }
+            }
+        }
+    }
+
     /// The slot is answered: those who wait for the same get the same.
     pub(in crate::dispatch) fn end_routed(&mut self, key: u32, said: &Said<'_>, now: Now) {
         let slot = &mut self.slots[key as usize];
@@ -190,6 +226,7 @@ impl Dispatcher {
         let Some(routed) = slot.routed.take() else { return };
         if let Some(asked_us) = routed.asked_us {
             self.router.answered(routed.choice.lane, asked_us, true, now);
+            self.send_waiting(routed.choice.lane, now);
         }
         if let Some(flight) = routed.flight
             && self.router.flights.get(&flight) == Some(&(key, generation))

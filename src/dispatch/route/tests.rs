@@ -13,7 +13,7 @@ use crate::ckf::ringkey::ring_key_domain;
 const MISS: &str = "$-1\r\n";
 
 /// The filters of `far` as `near` sees them, with what each of them holds.
-struct Filters {
+pub(in crate::dispatch) struct Filters {
     near: Arc<Domain>,
     far: Domain,
 }
@@ -36,14 +36,14 @@ fn domain(own: &str, other: &str, consumer: u64) -> Domain {
 }
 
 impl Filters {
-    fn new() -> Filters {
+    pub(in crate::dispatch) fn new() -> Filters {
         let filters =
             Filters { near: Arc::new(domain("dc1", "dc2", 1)), far: domain("dc2", "dc1", 2) };
         filters.tell(&[], &[]);
         filters
     }
 
-    fn tell(&self, near: &[&str], far: &[&str]) {
+    pub(in crate::dispatch) fn tell(&self, near: &[&str], far: &[&str]) {
         let source = Source { worker_id: 1, dp_rank: 0 };
         let stored = |keys: &[&str]| -> Vec<Change> {
             keys.iter().map(|key| Change::Stored(hash(key.as_bytes()))).collect()
@@ -58,9 +58,13 @@ impl Filters {
 
 /// A node of dc1 with a redis store, one other datacenter of one node.
 fn node(filters: &Filters) -> Scripted {
+    let settings = Settings { route_reads: true, ..Settings::default() };
+    node_with(filters, settings)
+}
+
+pub(in crate::dispatch) fn node_with(filters: &Filters, settings: Settings) -> Scripted {
     let peers = ring(&[("n1", "dc1/r1", 0), ("far", "dc2/r1", 0)]);
     let mut scripted = Scripted::new(peers.clone(), Settings::default());
-    let settings = Settings { route_reads: true, ..Settings::default() };
     let plain = Arc::try_unwrap(view(peers, settings)).expect("nobody else has it");
     let affinity = Some(Arc::new(Affinity::new(Arc::clone(&filters.near), Vec::new())));
     let kv = BucketType {
@@ -185,6 +189,27 @@ fn one_request_serves_all_that_ask_the_same() {
     assert_eq!(node.node.in_flight(), 0);
     assert!(node.node.router.flights.is_empty());
     assert_eq!(node.node.router.in_flight, [0; LANES]);
+}
+
+#[test]
+fn more_reads_than_may_be_in_flight_wait_for_their_turn() {
+    let filters = Filters::new();
+    let keys: Vec<String> = (0..IN_FLIGHT_MAX + 20).map(|n| format!("k{n}")).collect();
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    filters.tell(&[], &names);
+    let mut node = node(&filters);
+    keys.iter().for_each(|key| node.send(&format!("GET {key}")));
+    let first = node.sent("far").len();
+    assert_eq!((first, node.sent("store").len()), (IN_FLIGHT_MAX as usize, 0));
+    (0..first).for_each(|_| node.answer("far", "$1\r\nv\r\n"));
+    assert_eq!(node.replies(), "$1\r\nv\r\n".repeat(first));
+    assert_eq!(node.sent("far").len(), 20);
+    // Those that waited are not lost with the connection either.
+    node.lose("far");
+    assert_eq!(node.sent("store").len(), 20);
+    (0..20).for_each(|_| node.answer("store", MISS));
+    assert_eq!(node.replies(), MISS.repeat(20));
+    assert_eq!((node.node.in_flight(), node.node.router.in_flight), (0, [0; LANES]));
 }
 
 #[test]

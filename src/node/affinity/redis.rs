@@ -205,7 +205,8 @@ impl Follower {
     /// Adds the flags that are missing to those the operator set; none is taken away.
     async fn turn_on_events(&mut self) -> Result<(), Trouble> {
         let name = "notify-keyspace-events";
-        let reply = self.ask(&["CONFIG", "GET", name], "CONFIG GET").await?;
+        let what = "CONFIG GET notify-keyspace-events; affinity has to see the flags there";
+        let reply = self.ask(&["CONFIG", "GET", name], what).await?;
         let set = reply.items().get(1).and_then(Value::text).unwrap_or_default();
         // A stands for many, but for none of the others.
         let has = |flag: char| set.contains(flag) || (set.contains('A') && "gxe".contains(flag));

@@ -176,7 +176,7 @@ pub(super) const TRANSACTIONS: &[CommandSpec] = &[
 /// Commands of this node alone.
 pub(super) const TORC: &[CommandSpec] = &[
     admin("dyno_config:conn_consistency", 2, Node),
-    admin("torc.backfill", -4, Node),
+    admin("torc.backfill", 5, Node),
     admin("torc.consistency", -1, Node),
     admin("torc.exec", -1, Node),
     admin("torc.kv", -2, Node),
