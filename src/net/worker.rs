@@ -298,7 +298,7 @@ async fn run(
 impl Core {
     fn roll(&self, lists: bool) -> Roll {
         let ios = self.ios.borrow();
-        let address = |id| ios.get(&Conn::Client(id)).map_or(String::new(), |io| io.write.remote());
+        let address = |id| ios.get(Conn::Client(id)).map_or(String::new(), |io| io.write.remote());
         self.look().roll(lists, address)
     }
 
