@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use torc::dispatch::view::{NodeState, Settings, View};
 use torc::dispatch::{ClientKind, Embedded};
+use torc::net::backoff::Growth;
 use torc::net::buffers::Buffers;
 use torc::net::clock::Clock;
 use torc::net::names::Names;
@@ -103,7 +104,7 @@ impl Ring {
             store: self.store.map(|port| StoreAddress::Tcp("127.0.0.1".into(), port)),
             store_user: None,
             store_password: None,
-            store_retry_max: Duration::from_millis(100),
+            store_pauses: Growth { after: 1, most: Duration::from_millis(100) },
             buffers: Arc::new(Buffers::new(1 << 30)),
             idle_timeout_ms: 0,
             store_health: Arc::new(StoreHealth::new(ports.len(), true)),

@@ -39,13 +39,13 @@ pub enum Store {
 pub struct StoreLink {
     /// Connections per worker.
     pub connections: usize,
-    /// Connect at start rather than at the first request. Holds for peers too.
+    /// The node is not ready before it has connected to the store.
     pub preconnect: bool,
-    /// Back off from a store that keeps failing.
+    /// Let the pauses grow between attempts to reach a store that keeps failing.
     pub auto_eject: bool,
     /// Longest pause between two attempts, milliseconds.
     pub retry_max_ms: u64,
-    /// Failures in a row before the pauses begin.
+    /// Failures in a row before the pauses grow.
     pub failure_limit: u32,
 }
 

@@ -52,13 +52,16 @@ section! {
         pub(super) backlog: Option<u32> = None,
         /// Without effect, as in the reference; see `limits.client_connections`.
         pub(super) client_connections: Option<u32> = None,
-        /// Without effect: store and peers are always connected to at start.
+        /// Whether the node becomes ready only once it has connected to the store. Store and peers
+        /// are connected to at start in either case, as in the reference. Default: true.
         pub(super) preconnect: Option<bool> = None,
-        /// Without effect: a store that keeps failing is always backed off from.
+        /// Whether the pauses between attempts to reach a store that keeps failing grow.
+        /// Default: true.
         pub(super) auto_eject_hosts: Option<bool> = None,
         /// Longest pause between attempts to reach the store, milliseconds. 0 or absent: 10000.
         pub(super) server_retry_timeout: Option<u32> = None,
-        /// Without effect: pauses begin with the first failure; see `server_retry_timeout`.
+        /// Failures in a row after which the pauses between attempts to reach the store grow.
+        /// 0 or absent: 3.
         pub(super) server_failure_limit: Option<u32> = None,
         /// Connections to the store, per worker. 0 or absent: 1.
         pub(super) datastore_connections: Option<u16> = None,
@@ -104,7 +107,8 @@ section! {
         /// Which environment variables tell the own address: `aws` EC2_PUBLIC_HOSTNAME,
         /// EC2_PUBLIC_IPV4, EC2_LOCAL_IPV4; any other word the same without EC2_. Default: aws.
         pub(super) env: Option<String> = None,
-        /// Without effect: links are bounded by what waits on them, see `limits`.
+        /// Most requests a second on each connection to another datacenter; more wait their
+        /// turn. 0 or absent: 50000.
         pub(super) conn_msg_rate: Option<u32> = None,
         /// Level of reads. Default: DC_ONE.
         pub(super) read_consistency: Option<Consistency> = None,

@@ -9,20 +9,16 @@ use crate::ring::Consistency;
 
 /// Dynomite's names that have no effect, and what to use instead.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
-    ("auto_eject_hosts", ""),
     ("client_connections", "limits.client_connections"),
-    ("conn_msg_rate", ""),
     ("distribution", ""),
     ("dyn_connections", ""),
     ("dyn_port", "dyn_listen"),
     ("dyn_read_timeout", "timeout"),
     ("dyn_write_timeout", "timeout"),
     ("max_msgs", "limits"),
-    ("preconnect", ""),
     ("recon_iv_file", ""),
     ("recon_key_file", ""),
     ("server_connections", "datastore_connections"),
-    ("server_failure_limit", "server_retry_timeout"),
     ("stats_interval", ""),
 ];
 
@@ -30,8 +26,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
 const NOT_YET: &[&[&str]] = &[&["cluster", "join_max_ms"], &["data_dir"]];
 
 /// Values that say what is done anyway deserve no warning.
-const DONE_ANYWAY: &[(&str, &str)] =
-    &[("auto_eject_hosts", "true"), ("distribution", "vnode"), ("preconnect", "true")];
+const DONE_ANYWAY: &[(&str, &str)] = &[("distribution", "vnode")];
 
 /// The largest number the reference keeps in its fields of eight bits.
 const SHORT_MAX: u64 = 255;

@@ -8,6 +8,7 @@ use super::effects::StoreVersion;
 use super::failure::{Cause, Failure};
 use super::gather::Said;
 use super::plan::Standing;
+use super::throttle::Throttle;
 use super::upstream::{NOBODY, Target, Ticket, UpId, Upstream};
 use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame};
@@ -83,7 +84,10 @@ impl Dispatcher {
                 .map(|_| self.open(Target::Peer(peer.id), same_dc, Some(address.clone())))
                 .collect();
             for up in &ups {
-                self.ups[up.0 as usize].same_rack = peer.rack_index == view.topology.own_rack();
+                let up = &mut self.ups[up.0 as usize];
+                up.same_rack = peer.rack_index == view.topology.own_rack();
+                let rate = view.settings.remote_frames_per_second;
+                up.throttle = (!same_dc).then(|| Box::new(Throttle::new(rate)));
             }
             self.links.peers.insert(peer.id, PeerLink { address, same_dc, ups });
         }

@@ -72,6 +72,7 @@ mod sessions;
 mod slot;
 mod stamps;
 mod task;
+mod throttle;
 mod timers;
 mod upstream;
 mod waiting;

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use super::client::{Client, ClientId};
-use super::upstream::UpId;
+use super::upstream::{UpId, Upstream};
 use super::{Conn, Dispatcher};
 use crate::proto::outbuf::OutBuf;
 
@@ -70,12 +70,16 @@ impl Dispatcher {
 
     /// Fills `slices` with the bytes to write on `conn`; returns how many slices were filled.
     pub fn output<'a>(&'a self, conn: Conn, slices: &mut [IoSlice<'a>]) -> usize {
-        self.out_of(conn).map_or(0, |out| out.slices(slices))
+        let len = self.output_len(conn);
+        self.out_of(conn).map_or(0, |out| out.slices_up_to(len, slices))
     }
 
-    /// Bytes waiting on `conn`.
+    /// Bytes that may be written on `conn` now.
     pub fn output_len(&self, conn: Conn) -> usize {
-        self.out_of(conn).map_or(0, OutBuf::len)
+        match conn {
+            Conn::Client(id) => self.clients.get(id.0 as usize).map_or(0, |c| c.out.len()),
+            Conn::Upstream(id) => self.ups.get(id.0 as usize).map_or(0, Upstream::writable),
+        }
     }
 
     /// Bytes held for `conn`: its output, and replies that are parked until it is their turn.

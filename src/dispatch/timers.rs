@@ -58,7 +58,9 @@ impl Dispatcher {
                 }
                 Target::Peer(_) | Target::Store => None,
             };
-            [up.next_deadline_ms(), heartbeat, self.stalled_at_ms(up)].into_iter().flatten().min()
+            let token = up.throttle.as_ref().and_then(|throttle| throttle.due_ms());
+            let due = [up.next_deadline_ms(), heartbeat, self.stalled_at_ms(up), token];
+            due.into_iter().flatten().min()
         });
         if !self.unusable.is_empty() {
             return Some(now.mono_ms() + TICK_MS);
@@ -97,6 +99,10 @@ impl Dispatcher {
                 stalled.push(id);
                 continue;
             }
+            if self.ups[id.0 as usize].release(now.mono_ms()) {
+                self.touch_upstream(id);
+            }
+            let Some(up) = self.ups.get(id.0 as usize) else { continue };
             let quiet_since = up.last_heard_ms.max(up.probed_ms);
             let is_peer = matches!(up.target, Target::Peer(_)) && up.lease.is_none();
             if is_peer && now.mono_ms() >= quiet_since + HEARTBEAT_MS {

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use super::Frame;
 use super::dedicated::Lease;
 use super::secure::{Head, OutgoingCipher};
+use super::throttle::Throttle;
 use super::view::Protocol;
 use crate::proto::dnode::{Ext, Header, HeaderDecoder, HeaderLimits, MsgType};
 use crate::proto::memcache::reply::{McReplyLimits, McReplyScanner};
@@ -226,6 +227,8 @@ pub(super) struct Upstream {
     scanner: Scanner,
     /// On encrypted links.
     pub(super) cipher: Option<Box<OutgoingCipher>>,
+    /// To other datacenters.
+    pub(super) throttle: Option<Box<Throttle>>,
 }
 
 impl Upstream {
@@ -261,6 +264,7 @@ impl Upstream {
             ext: Ext::default(),
             scanner: Scanner::new(protocol),
             cipher: None,
+            throttle: None,
         }
     }
 
@@ -274,12 +278,18 @@ impl Upstream {
         self.headers = HeaderDecoder::default();
         self.header = None;
         self.scanner = Scanner::new(self.protocol);
+        if let Some(throttle) = &mut self.throttle {
+            throttle.reset();
+        }
     }
 
     /// Queues the ticket of the request that is appended to the output next, and returns the
     /// DNODE id that must carry.
     pub(super) fn push(&mut self, mut ticket: Ticket, now_ms: u64) -> u64 {
         ticket.start = self.written + self.out.len() as u64;
+        if let Some(throttle) = &mut self.throttle {
+            throttle.admit(ticket.start, now_ms);
+        }
         if self.fifo.is_empty() {
             self.waiting_since_ms = now_ms;
         }
@@ -306,6 +316,20 @@ impl Upstream {
             }
             Some(cipher) => cipher.put(&mut self.out, head, body.as_slice()),
         }
+    }
+
+    /// Bytes of the output that may be written now.
+    pub(super) fn writable(&self) -> usize {
+        let open_to = self.throttle.as_ref().and_then(|throttle| throttle.open_to());
+        let len = self.out.len();
+        open_to.map_or(len, |at| len.min(at.saturating_sub(self.written) as usize))
+    }
+
+    /// Lets frames go for which there is a token now; true when there are some.
+    pub(super) fn release(&mut self, now_ms: u64) -> bool {
+        let fifo = &self.fifo;
+        let start_of = |nth: usize| Some(fifo.get(fifo.len().checked_sub(nth)?)?.start);
+        self.throttle.as_mut().is_some_and(|throttle| throttle.release(now_ms, start_of))
     }
 
     /// Requests in flight, tombstones included.

@@ -112,6 +112,8 @@ pub struct Settings {
     pub local_peer_connections: usize,
     /// Connections to a peer of another datacenter, each worker.
     pub remote_peer_connections: usize,
+    /// Frames a second on each of these; not 0.
+    pub remote_frames_per_second: u32,
     /// Whether a DC_ONE read may leave the own rack (decision A6).
     pub read_fallback: bool,
     /// Whether FLUSHALL, FLUSHDB and flush_all are carried out.
@@ -146,6 +148,7 @@ impl Default for Settings {
             datastore_connections: 1,
             local_peer_connections: 1,
             remote_peer_connections: 1,
+            remote_frames_per_second: 50_000,
             read_fallback: true,
             allow_flush: false,
             keyspace_node_only: false,

@@ -4,6 +4,7 @@
 //! a single-threaded runtime and one [`Dispatcher`](crate::dispatch::Dispatcher), and owns its
 //! clients and its connections to the datastore and to every peer.
 
+pub mod backoff;
 pub mod buffers;
 pub mod clock;
 pub mod control_link;

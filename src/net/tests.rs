@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
+use super::backoff::Growth;
 use super::buffers::Buffers;
 use super::clock::Clock;
 use super::core::Core;
@@ -86,7 +87,7 @@ fn setup() -> Setup {
         store: None,
         store_user: None,
         store_password: None,
-        store_retry_max: Duration::from_secs(1),
+        store_pauses: Growth { after: 1, most: Duration::from_secs(1) },
         buffers: Arc::new(Buffers::new(usize::MAX)),
         idle_timeout_ms: 0,
         store_health: Arc::new(StoreHealth::new(1, false)),

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
 
+use super::backoff::{Backoff, Growth, PAUSE_FIRST};
 use super::core::Core;
 use super::io::Io;
 use super::listener::set_options;
@@ -21,12 +22,9 @@ use crate::dispatch::failure::Cause;
 use crate::dispatch::{Conn, Target, UpId, UpstreamError};
 use crate::proto::resp::encode;
 
-/// The first pause between two attempts; it doubles from there.
-const RETRY_FIRST: Duration = Duration::from_millis(50);
-
-/// The longest pause between two attempts to reach a peer, so that a node that comes back is
-/// used within two seconds.
-const RETRY_PEER_MAX: Duration = Duration::from_millis(1000);
+/// The pauses between two attempts to reach a peer: so short that a node that comes back is used
+/// within two seconds.
+const PEER_PAUSES: Growth = Growth { after: 1, most: Duration::from_millis(1000) };
 
 /// A connection that was lost sooner was refused in effect: the pauses go on growing.
 const SETTLED_MS: u64 = 1000;
@@ -60,7 +58,7 @@ impl Core {
             self.note_panic();
             self.note_lost(up, Cause::Closed);
             self.lose_upstream(up, Cause::Closed);
-            tokio::time::sleep(RETRY_FIRST).await;
+            tokio::time::sleep(PAUSE_FIRST).await;
         }
     }
 
@@ -72,11 +70,10 @@ impl Core {
         address: Option<(String, u16)>,
         hurry: &Notify,
     ) {
-        let most = match target {
-            Target::Store => self.setup.store_retry_max,
-            Target::Peer(_) => RETRY_PEER_MAX,
-        };
-        let mut pause = RETRY_FIRST;
+        let mut pauses = Backoff::new(match target {
+            Target::Store => self.setup.store_pauses,
+            Target::Peer(_) => PEER_PAUSES,
+        });
         let mut told = false;
         loop {
             match self.connect(address.as_ref()).await {
@@ -87,7 +84,7 @@ impl Core {
                     let opened_ms = self.setup.clock.now().mono_ms();
                     let cause = self.run_upstream(up, target, read, write).await;
                     if self.setup.clock.now().mono_ms() - opened_ms >= SETTLED_MS {
-                        pause = RETRY_FIRST;
+                        pauses.reset();
                     }
                     self.note_lost(up, cause);
                     tracing::info!(?target, cause = cause.text(), "connection lost");
@@ -102,8 +99,8 @@ impl Core {
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(pause.min(most)) => pause = (pause * 2).min(most),
-                () = hurry.notified() => pause = RETRY_FIRST,
+                () = tokio::time::sleep(pauses.next()) => {}
+                () = hurry.notified() => pauses.reset(),
             }
         }
     }

@@ -4,13 +4,13 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
+use super::backoff::Growth;
 use super::buffers::Buffers;
 use super::clock::Clock;
 use super::core::Core;
@@ -52,8 +52,8 @@ pub struct Setup {
     pub store_user: Option<String>,
     /// Password of the datastore.
     pub store_password: Option<String>,
-    /// Longest pause between two attempts to reach the datastore.
-    pub store_retry_max: Duration,
+    /// Pauses between two attempts to reach the datastore.
+    pub store_pauses: Growth,
     /// The memory all workers' buffers may take.
     pub buffers: Arc<Buffers>,
     /// A client that sends nothing for so long is disconnected, in milliseconds; 0 for never.

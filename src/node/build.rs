@@ -158,6 +158,7 @@ fn settings(config: &Config) -> Settings {
         datastore_connections: config.store_link.connections,
         local_peer_connections: config.peers.local_connections,
         remote_peer_connections: config.peers.remote_connections,
+        remote_frames_per_second: config.peers.msg_rate,
         read_fallback: config.read_fallback,
         allow_flush: config.allow_flush,
         keyspace_node_only: config.keyspace_scope == KeyspaceScope::Node,

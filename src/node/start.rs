@@ -24,6 +24,7 @@ use crate::config::{
 use crate::dispatch::ClientKind;
 use crate::dispatch::view::View;
 use crate::gossip::Millis;
+use crate::net::backoff::Growth;
 use crate::net::buffers::Buffers;
 use crate::net::clock::{Clock, wall_ms};
 use crate::net::control_link::{ControlLinks, FILTER_QUEUE_MAX, GOSSIP_QUEUE_MAX};
@@ -250,7 +251,7 @@ fn setup(
             Endpoint::Unix(path) => StoreAddress::Unix(path.clone()),
         }),
     };
-    let eager = config.store_link.preconnect;
+    let link = &config.store_link;
     let protocol = view.load().settings.protocol;
     Setup {
         view: Arc::clone(view),
@@ -260,10 +261,13 @@ fn setup(
         store,
         store_user: config.auth.store_user.clone(),
         store_password: config.auth.store_password.as_ref().map(|p| p.expose().to_owned()),
-        store_retry_max: Duration::from_millis(config.store_link.retry_max_ms),
+        store_pauses: Growth {
+            after: if link.auto_eject { link.failure_limit } else { u32::MAX },
+            most: Duration::from_millis(link.retry_max_ms),
+        },
         security: None,
         names: names.clone(),
-        store_health: Arc::new(StoreHealth::new(config.worker_count(), eager)),
+        store_health: Arc::new(StoreHealth::new(config.worker_count(), link.preconnect)),
         clock,
         buffers: Arc::clone(buffers),
         idle_timeout_ms: config.limits.idle_timeout_ms,

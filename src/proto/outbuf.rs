@@ -88,14 +88,23 @@ impl OutBuf {
 
     /// Fills `slices` with what is to be written, in order; returns how many were filled.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        self.slices_up_to(self.len(), slices)
+    }
+
+    /// The same for the first `most` bytes alone.
+    pub fn slices_up_to<'a>(&'a self, mut most: usize, slices: &mut [IoSlice<'a>]) -> usize {
         let mut n = 0;
-        for chunk in self.queue.iter().take(slices.len()) {
-            slices[n] = IoSlice::new(chunk);
-            n += 1;
-        }
-        if n < slices.len() && self.tail_written < self.tail.len() {
-            slices[n] = IoSlice::new(&self.tail[self.tail_written..]);
-            n += 1;
+        let tail = &self.tail[self.tail_written..];
+        for piece in self.queue.iter().map(|chunk| &chunk[..]).chain([tail]) {
+            if n == slices.len() || most == 0 {
+                break;
+            }
+            let piece = &piece[..piece.len().min(most)];
+            most -= piece.len();
+            if !piece.is_empty() {
+                slices[n] = IoSlice::new(piece);
+                n += 1;
+            }
         }
         n
     }
@@ -207,6 +216,22 @@ mod tests {
         assert_eq!(n, 3);
         assert_eq!(slices[1].as_ptr(), big.as_ptr());
         assert_eq!(slices[..n].iter().map(|s| s.len()).sum::<usize>(), out.len());
+    }
+
+    #[test]
+    fn slices_stop_where_they_are_told_to() {
+        let mut out = OutBuf::new();
+        let big = Bytes::from(vec![1u8; SHARE_MIN]);
+        out.put(b"ab");
+        out.put_shared(big);
+        out.put(b"c");
+        for most in [0, 1, 2, 3, SHARE_MIN + 2, SHARE_MIN + 3, usize::MAX] {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let n = out.slices_up_to(most, &mut slices);
+            let len = slices[..n].iter().map(|s| s.len()).sum::<usize>();
+            assert_eq!(len, out.len().min(most));
+            assert!(slices[..n].iter().all(|s| !s.is_empty()));
+        }
     }
 
     #[test]

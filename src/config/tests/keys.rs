@@ -58,13 +58,11 @@ fn all_names_of_the_reference_are_accepted_and_those_without_effect_named_once()
     assert_eq!(
         warnings,
         [
-            "without effect: `auto_eject_hosts`, `client_connections` (see \
-             `limits.client_connections`), `conn_msg_rate`, `distribution`, `dyn_connections`, \
-             `dyn_port` (see `dyn_listen`), `dyn_read_timeout` (see `timeout`), \
-             `dyn_write_timeout` (see `timeout`), `max_msgs` (see `limits`), `preconnect`, \
-             `recon_iv_file`, `recon_key_file`, `server_connections` (see \
-             `datastore_connections`), `server_failure_limit` (see `server_retry_timeout`), \
-             `stats_interval`",
+            "without effect: `client_connections` (see `limits.client_connections`), \
+             `distribution`, `dyn_connections`, `dyn_port` (see `dyn_listen`), \
+             `dyn_read_timeout` (see `timeout`), `dyn_write_timeout` (see `timeout`), \
+             `max_msgs` (see `limits`), `recon_iv_file`, `recon_key_file`, \
+             `server_connections` (see `datastore_connections`), `stats_interval`",
             "without effect in this version: `read_repairs_enabled`",
             "other than in Dynomite: `env` is obeyed: the EC2_ variables are not read",
         ]
@@ -114,6 +112,10 @@ fn false_is_a_value_and_zero_the_references_default() {
     let config = with(&["preconnect: false", "timeout: 0", "mbuf_size: 0", "backlog: 0"]).config;
     assert!(!config.store_link.preconnect);
     assert_eq!((config.timeout_ms, config.peers.mbuf_size, config.backlog), (5_000, 16_384, 512));
+    let zero = ["local_peer_connections: 0", "remote_peer_connections: 0", "conn_msg_rate: 0"];
+    let peers = with(&zero).config.peers;
+    let counts = (peers.local_connections, peers.remote_connections, peers.msg_rate);
+    assert_eq!(counts, (1, 1, 50_000));
 }
 
 #[test]

@@ -136,6 +136,26 @@ fn a_write_crosses_to_each_datacenter_once() {
 }
 
 #[test]
+fn a_link_to_another_datacenter_carries_its_rate_and_loses_nothing() {
+    let config = Config::new(&[&[1, 1], &[1]]).tuned(|s| s.remote_frames_per_second = 20);
+    let mut w = World::new(config);
+    let user = w.user(0);
+    w.run_ms(2000);
+    w.stores.iter_mut().for_each(|store| store.log = true);
+    (0..100).for_each(|i| w.send_line(user, &format!("SET k {i}")));
+    w.run_ms(100);
+    assert_eq!(w.users[user].replies.len(), 100, "who asked does not wait for the copies");
+    assert_eq!(executed(&w, 1, "SET"), 100, "the own datacenter has them all");
+    for (ms, least, most) in [(0, 15, 22), (1000, 35, 42), (1000, 55, 62), (3000, 100, 100)] {
+        w.run_ms(ms);
+        let far = executed(&w, 2, "SET");
+        assert!((least..=most).contains(&far), "{far} copies after {ms} ms more");
+    }
+    assert_eq!(w.in_store(2, "GET k"), "99", "in the order they were written");
+    assert_eq!(w.counters(0).timeouts, 0);
+}
+
+#[test]
 fn answers_keep_the_order_of_requests_and_their_ids() {
     let mut w = World::new(Config::new(&[&[2, 2]]));
     let link = w.peer_user(0);
