@@ -27,8 +27,8 @@ section! {
         /// Declares that no C node is in this ring. Allows negative tokens and finer stamps.
         /// Default: false.
         pub torc_only: bool = false,
-        /// Longest time a joining node waits for its arc to be repaired before it serves,
-        /// milliseconds. Default: 600000.
+        /// Longest time a node whose embedded store began empty stays JOINING while other racks of
+        /// its datacenter have older data, milliseconds. Default: 600000.
         pub join_max_ms: u64 = 600_000,
         /// A key that all nodes of the ring share; control messages are authenticated with it
         /// (HMAC-SHA-256). Default: none, peers are trusted.

@@ -23,7 +23,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
 ];
 
 /// Our own keys whose machinery this version does not have yet.
-const NOT_YET: &[&[&str]] = &[&["cluster", "join_max_ms"], &["data_dir"]];
+const NOT_YET: &[&[&str]] = &[&["data_dir"]];
 
 /// Values that say what is done anyway deserve no warning.
 const DONE_ANYWAY: &[(&str, &str)] = &[("distribution", "vnode")];

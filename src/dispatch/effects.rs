@@ -186,7 +186,7 @@ impl Dispatcher {
         now: Now,
     ) -> (Part, PeerIdx) {
         self.counters.missed_writes += plan.missed.len() as u64;
-        let first = first_leg(plan);
+        let first = first_leg(view, plan);
         let others = plan.legs.iter().filter(|leg| **leg != first);
         let stamp = self.new_stamp(view, now);
         let waits = match origin {
@@ -363,10 +363,11 @@ impl Dispatcher {
 }
 
 /// The leg to the replica that runs a write first: the owner in the first rack of those that can
-/// be asked.
-pub(super) fn first_leg(plan: &Plan) -> Leg {
+/// be asked. One that may lack data is it only when nobody else can be (decision E11).
+pub(super) fn first_leg(view: &View, plan: &Plan) -> Leg {
     let local = |leg: &&Leg| leg.hop != Hop::Forward;
-    let in_order = plan.legs.iter().filter(local).min_by_key(|leg| leg.rack);
+    let place = |leg: &&Leg| (view.topology.peer(leg.peer).is_joining(), leg.rack);
+    let in_order = plan.legs.iter().filter(local).min_by_key(place);
     *in_order.expect("a plan without a local replica is an error")
 }
 

@@ -49,11 +49,13 @@ pub(super) fn text(
         (
             "Torc",
             format!(
-                "node:{}\r\ndatacenter:{}\r\nrack:{}\r\nring_digest:{:016x}\r\npeers:{}\r\n\
-                 peers_usable:{usable}\r\nread_consistency:{}\r\nwrite_consistency:{}\r\n",
+                "node:{}\r\ndatacenter:{}\r\nrack:{}\r\nstate:{}\r\nring_digest:{:016x}\r\n\
+                 peers:{}\r\npeers_usable:{usable}\r\nread_consistency:{}\r\n\
+                 write_consistency:{}\r\n",
                 local.name,
                 local.dc,
                 local.rack,
+                local.state,
                 topology.digest(),
                 topology.peers().len(),
                 view.read,

@@ -79,7 +79,7 @@ impl Dispatcher {
         plan: &mut Plan,
     ) -> Result<super::plan::Leg, Failure> {
         self.make_plan(view, &Ask { op: Op::Write, level: view.write, ..*ask }, plan)?;
-        Ok(first_leg(plan))
+        Ok(first_leg(view, plan))
     }
 
     /// Lets one replica run a conditional write; the others get what it did.
@@ -101,7 +101,7 @@ impl Dispatcher {
                 self.reply_in_turn(request.client, request.envelope, Said::Failed(failure), now);
             }
             Ok(()) => {
-                let mark = mark_of(view, first_leg(&plan).peer);
+                let mark = mark_of(view, first_leg(view, &plan).peer);
                 let origin = Origin::Memcache(*found, mark);
                 let (part, first) = self.reserve_primary(view, origin, (request, &plan), now);
                 let stamp = self.primary_stamp(part);

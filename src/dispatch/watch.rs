@@ -335,7 +335,7 @@ impl Dispatcher {
         };
         let mut plan = std::mem::take(&mut self.plan);
         let planned = plan::plan(&question, self.links.standings(), &mut plan);
-        let first = planned.map(|()| first_leg(&plan).peer);
+        let first = planned.map(|()| first_leg(view, &plan).peer);
         self.plan = plan;
         first
     }

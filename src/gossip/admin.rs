@@ -61,8 +61,14 @@ pub enum AttributeError {
 }
 
 impl Membership {
-    /// Tells everybody that this node is in another state. A node that has left stays so.
+    /// Tells everybody that this node is in another state, by order of an operator. A node that
+    /// has left stays so.
     pub fn set_local_claim(&mut self, claim: Claim, now: Millis) {
+        self.may_lack = false;
+        self.claim(claim, now);
+    }
+
+    pub(super) fn claim(&mut self, claim: Claim, now: Millis) {
         let own = &mut self.local_mut().record;
         if own.claim == claim || own.claim == Claim::Left {
             return;

@@ -45,6 +45,8 @@ pub struct Membership {
     pub(super) contacts: Vec<Addr>,
     /// The seed list as last given, to see what changes in it.
     pub(super) seeds: Vec<Seed>,
+    /// The datastore began empty, and may lack what others have.
+    pub(super) may_lack: bool,
     /// Holder of our slot, when it is not this node.
     pub(super) duplicate: Option<Addr>,
     /// Whom the rest of the present round asks, last part first.
@@ -88,6 +90,7 @@ impl Membership {
             rumors: BTreeMap::new(),
             contacts: Vec::new(),
             seeds: Vec::new(),
+            may_lack: local.claim == Claim::Joining,
             duplicate: None,
             targets: Vec::new(),
             next_round: now,
@@ -138,9 +141,7 @@ impl Membership {
         if now >= self.next_scan {
             self.scan(now);
         }
-        if self.join_is_over(now) {
-            self.set_local_claim(Claim::Normal, now);
-        }
+        self.look_for_data(now);
         if now >= self.round_at() {
             self.round(now);
         }
@@ -238,17 +239,6 @@ impl Membership {
         let nodes = self.table.shared_count() as u32 + 1;
         let times = RUMOR_FACTOR * (u32::BITS - nodes.leading_zeros());
         self.rumors.insert(slot, times);
-    }
-
-    fn join_ends_at(&self) -> Millis {
-        match self.local().record.claim {
-            Claim::Joining => self.started.plus(self.settings.join_max_ms),
-            _ => Millis::NEVER,
-        }
-    }
-
-    fn join_is_over(&self, now: Millis) -> bool {
-        now >= self.join_ends_at()
     }
 }
 

@@ -26,6 +26,7 @@ mod detector;
 mod event;
 mod exchange;
 mod identity;
+mod join;
 mod liveness;
 mod member;
 mod membership;

@@ -94,7 +94,7 @@ pub struct LocalNode {
     /// The greater of the start time (Unix, milliseconds) and the last generation used plus 1;
     /// never 0.
     pub generation: u64,
-    /// `Joining` while the datastore is being filled, else `Normal`.
+    /// `Joining` when the datastore begins empty and others may have data, else `Normal`.
     pub claim: Claim,
     /// Unix time at the start, in milliseconds.
     pub unix_ms: u64,

@@ -171,12 +171,14 @@ fn timed_out() -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
-enum Opened {
+/// What a link turned out to be.
+pub(super) enum Opened {
     Ready(TcpStream, Option<Box<ChunkCipher>>),
     NotTorc,
 }
 
-async fn open(
+/// Connects and asks the question a link begins with, if there is one.
+pub(super) async fn open(
     to: &Addr,
     same_dc: bool,
     ask: Option<&[u8]>,
@@ -227,14 +229,19 @@ async fn open(
 }
 
 /// What stands in the header of a frame to a torc node.
-struct Head<'a> {
-    id: u64,
-    kind: MsgType,
-    same_dc: bool,
-    data: &'a [u8],
+pub(super) struct Head<'a> {
+    pub(super) id: u64,
+    pub(super) kind: MsgType,
+    pub(super) same_dc: bool,
+    pub(super) data: &'a [u8],
 }
 
-fn put_frame(out: &mut Vec<u8>, head: &Head<'_>, body: &[u8], cipher: Option<&ChunkCipher>) {
+pub(super) fn put_frame(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    body: &[u8],
+    cipher: Option<&ChunkCipher>,
+) {
     let Head { id, kind, same_dc, data } = *head;
     let (flags, len) = match cipher {
         None => (0, body.len()),

@@ -12,6 +12,7 @@ pub mod control_link;
 pub mod http;
 pub mod listener;
 pub mod names;
+pub mod peer_store;
 pub mod secure;
 pub mod seed_provider;
 pub mod store_health;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::affinity::Affinity;
 use crate::config::{
-    self, AffinityMode, Config, HostPort, KeyFileError, KeyspaceScope, SecureServer,
+    self, AffinityMode, Config, HostPort, KeyFileError, KeyspaceScope, SecureServer, Store,
     WriteReplication,
 };
 use crate::dispatch::view::{BucketType, BucketTypes, NodeState, Protocol, Settings, View};
@@ -86,7 +86,10 @@ pub fn membership(config: &Config, own: &HostPort, wall_ms: u64, now: Millis) ->
         addr: Addr::new(&own.host, own.port),
         name: config.name.clone().unwrap_or_else(|| own.to_string()),
         generation: wall_ms.max(1),
-        claim: Claim::Normal,
+        claim: match config.store {
+            Store::Embedded if config.cluster.gossips() => Claim::Joining,
+            Store::Embedded | Store::Server(_) => Claim::Normal,
+        },
         unix_ms: wall_ms,
     };
     let seeds = config.seeds.iter().map(seed).collect();

@@ -12,7 +12,9 @@ use super::Shared;
 use super::build::{self, Knobs};
 use super::orders::{Done, Order};
 use crate::dispatch::view::NodeState;
-use crate::gossip::{Addr, Event, EventKind, Link, Member, Membership, Millis, Reach, Transmit};
+use crate::gossip::{
+    Addr, Claim, Event, EventKind, Link, Member, Membership, Millis, Reach, Transmit,
+};
 use crate::net::clock::wall_ms;
 use crate::net::control_link::{ControlLinks, Proven};
 use crate::net::worker::Notice;
@@ -22,6 +24,9 @@ use crate::ring::{PeerId, Topology};
 
 /// How often the workers' signs of life are looked at.
 const LOOK_MS: u64 = 100;
+
+/// So long after the start others may believe that an empty datastore has what it had before.
+const NEWS_SPREAD_MS: u64 = 2000;
 
 /// Keys of the embedded store looked at for expiry each time.
 const SWEEP_KEYS: usize = 2_000;
@@ -35,6 +40,11 @@ pub(super) struct Control {
     open: HashMap<PeerId, usize>,
     heard: HashMap<PeerId, u64>,
     published: u64,
+    /// Whether reads are refused, and clients not taken in, because the datastore began empty.
+    refuses_reads: bool,
+    started: Millis,
+    /// Whether others were told that the datastore holds keys.
+    told_data: bool,
     /// Told once everything that was to be said is on the wire.
     pub(super) farewell: Option<Done>,
 }
@@ -48,6 +58,8 @@ impl Control {
         links: ControlLinks,
     ) -> Control {
         let published = membership.version();
+        let refuses_reads = membership.local().record().claim == Claim::Joining;
+        let started = Millis(shared.clock.now().mono_ms());
         Control {
             shared,
             membership,
@@ -56,6 +68,9 @@ impl Control {
             open: HashMap::new(),
             heard: HashMap::new(),
             published,
+            refuses_reads,
+            started,
+            told_data: false,
             farewell: None,
         }
     }
@@ -94,6 +109,7 @@ impl Control {
         if let Some(store) = &self.shared.embedded {
             store.sweep(wall_ms(), SWEEP_KEYS);
         }
+        self.tell_data();
         let ids: Vec<PeerId> = self.membership.members().map(|m| m.id()).collect();
         for id in ids {
             let at = self.shared.heard.last(id);
@@ -103,6 +119,31 @@ impl Control {
             }
         }
         self.membership.handle_timeout(now);
+    }
+
+    /// Tells others, once, that this node's datastore holds keys: one that is no embedded store has
+    /// since ever. A store that was emptied again counts as one that holds some.
+    fn tell_data(&mut self) {
+        if self.told_data {
+            return;
+        }
+        let since = match &self.shared.embedded {
+            None => Some(0),
+            // The first key came after the last look.
+            Some(store) => (store.counters().keys > 0).then(|| wall_ms().saturating_sub(LOOK_MS)),
+        };
+        if let Some(since) = since {
+            self.told_data = true;
+            self.membership.set_data_since(since);
+        }
+    }
+
+    /// True from the start on while others may not have heard that this node's datastore began
+    /// empty. It refuses reads then, so that they ask another rack.
+    fn is_believed_full(&self) -> bool {
+        let joining = self.membership.local().record().claim == Claim::Joining;
+        let fresh = self.now().since(self.started) < NEWS_SPREAD_MS;
+        self.refuses_reads && joining && fresh
     }
 
     fn notice(&mut self, notice: Notice) {
@@ -176,9 +217,14 @@ impl Control {
             // Nobody awaits it any more when sending fails.
             let _ = done.send(());
         }
-        if self.membership.version() != self.published {
+        let refused = self.refuses_reads;
+        self.refuses_reads = self.is_believed_full();
+        if self.membership.version() != self.published || refused != self.refuses_reads {
             self.published = self.membership.version();
             self.publish();
+        }
+        if !self.refuses_reads && !*self.shared.open_for_clients.borrow() {
+            self.shared.open_for_clients.send_replace(true);
         }
     }
 
@@ -236,6 +282,9 @@ impl Control {
         }
         let holder = self.membership.duplicate().map(ToString::to_string);
         let mut knobs = self.knobs;
+        if self.refuses_reads && knobs.state == NodeState::Normal {
+            knobs.state = NodeState::WritesOnly;
+        }
         if holder.is_some() {
             knobs.state = NodeState::Standby;
         }

@@ -18,6 +18,7 @@ mod documents;
 #[cfg(all(feature = "admin", feature = "documents"))]
 mod documents_view;
 mod embedded;
+mod fill;
 mod orders;
 #[cfg(feature = "relay")]
 mod relay;
@@ -30,7 +31,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
@@ -77,6 +78,8 @@ pub struct Shared {
     pub store_health: Option<Arc<StoreHealth>>,
     /// What the control plane shows.
     pub status: Status,
+    /// True once clients are taken in.
+    pub open_for_clients: watch::Sender<bool>,
     /// What operators ask of the control plane.
     pub orders: mpsc::UnboundedSender<Order>,
     /// The document gateway, once it serves.

@@ -38,6 +38,8 @@ pub enum Order {
     Forget(Slot, oneshot::Sender<Result<(), ForgetError>>),
     /// What is known of every node.
     Standings(oneshot::Sender<Vec<Standing>>),
+    /// The datastore has what other racks have.
+    Filled,
     /// Publish the ring as it is: lanes of datacenters outside of it are wanted.
     Republish,
     /// Tell everybody small facts of this node; without a value a fact is taken back.
@@ -134,6 +136,10 @@ impl Control {
                 let outcome = self.membership.forget(&slot, now);
                 self.settle();
                 done.send(outcome).map_err(|_| ())
+            }
+            Order::Filled => {
+                self.membership.filled(now);
+                Ok(())
             }
             Order::Republish => {
                 self.publish();

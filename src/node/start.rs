@@ -16,20 +16,22 @@ use super::discovery;
 #[cfg(feature = "documents")]
 use super::documents::Documents;
 use super::embedded::executor;
+use super::fill::Fill;
 use super::{Node, Shared, Status, descriptors, report};
 use crate::affinity::places::Places;
 use crate::config::{
     AffinityMode, BadVariable, Config, Endpoint, KeyFileError, NoOwnAddress, OwnAddress, Store,
 };
 use crate::dispatch::ClientKind;
-use crate::dispatch::view::View;
-use crate::gossip::Millis;
+use crate::dispatch::view::{NodeState, Protocol, View};
+use crate::gossip::{Claim, Membership, Millis};
 use crate::net::backoff::Growth;
 use crate::net::buffers::Buffers;
 use crate::net::clock::{Clock, wall_ms};
 use crate::net::control_link::{ControlLinks, FILTER_QUEUE_MAX, GOSSIP_QUEUE_MAX};
 use crate::net::listener::{Listener, accept};
 use crate::net::names::Names;
+use crate::net::secure::LinkSecurity;
 use crate::net::store_health::StoreHealth;
 use crate::net::worker::{Heard, Notice, Setup, StoreAddress, Worker};
 use crate::ring::{PeerId, Topology, TopologyError};
@@ -113,7 +115,8 @@ impl Node {
         let affinity = AffinityPlane::new(&config, &topology, clock)?.map(Arc::new);
         let domains = affinity.as_ref().map(|plane| plane.domains());
         let knobs = Knobs::new(&config);
-        let view = Arc::new(ArcSwap::from_pointee(build::view(&config, &knobs, topology, domains)));
+        let first = first_knobs(knobs, &membership);
+        let view = Arc::new(ArcSwap::from_pointee(build::view(&config, &first, topology, domains)));
         let (notices, notices_in) = mpsc::unbounded_channel();
         let (orders, orders_in) = mpsc::unbounded_channel();
         let (proven, proven_in) = mpsc::unbounded_channel();
@@ -138,6 +141,7 @@ impl Node {
             affinity,
             store_health,
             status: Status::default(),
+            open_for_clients: Default::default(),
             orders,
             #[cfg(feature = "documents")]
             documents: Default::default(),
@@ -171,6 +175,9 @@ impl Node {
             };
             tasks.push(tokio::spawn(Arc::clone(plane).run(following)));
         }
+        if let Some(fill) = fill(&shared, probe, security, &names) {
+            tasks.push(tokio::spawn(fill.run()));
+        }
         tasks.push(tokio::spawn(control.run(notices_in, orders_in, proven_in)));
         tasks.extend(discovery::start(&shared, source, names));
         Ok(Node {
@@ -181,6 +188,14 @@ impl Node {
             relay,
             tasks,
         })
+    }
+}
+
+/// An empty datastore is not read before the control plane knows whether others have data.
+fn first_knobs(knobs: Knobs, membership: &Membership) -> Knobs {
+    match membership.local().record().claim {
+        Claim::Joining => Knobs { state: NodeState::WritesOnly, ..knobs },
+        _ => knobs,
     }
 }
 
@@ -285,6 +300,18 @@ fn tell(shared: &Shared, listeners: &Listeners, own: &OwnAddress) {
     report::print(shared, listeners, own);
 }
 
+/// Copies what an embedded store may lack. memcache has no words for that.
+fn fill(
+    shared: &Arc<Shared>,
+    probe: &'static [u8],
+    security: Option<LinkSecurity>,
+    names: &Names,
+) -> Option<Fill> {
+    let redis = shared.view.load().settings.protocol == Protocol::Redis;
+    let store = shared.embedded.clone().filter(|_| redis && shared.config.cluster.gossips())?;
+    Some(Fill { shared: Arc::clone(shared), store, probe, security, names: names.clone() })
+}
+
 fn serve(shared: &Arc<Shared>, listeners: Listeners, log: Arc<Log>) -> Vec<JoinHandle<()>> {
     let mut tasks =
         vec![tokio::spawn(take_in(Arc::clone(shared), listeners.clients, ClientKind::Client))];
@@ -300,6 +327,10 @@ async fn take_in(shared: Arc<Shared>, listener: Listener, kind: ClientKind) {
     let workers = Arc::clone(&shared.workers);
     let most = shared.config.limits.client_connections;
     let accepted = Arc::clone(&shared.accepted);
+    if kind == ClientKind::Client {
+        // It ends with the node.
+        let _ = shared.open_for_clients.subscribe().wait_for(|open| *open).await;
+    }
     if let Err(error) = accept(listener, kind, workers, most, accepted).await {
         tracing::error!(%error, "a listener failed");
     }

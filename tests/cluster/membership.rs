@@ -1,7 +1,7 @@
 //! Joining, leaving, dying and coming back, seen from the client ports.
 
-use crate::client::{Reply, bulk, ok};
-use crate::ring::{Layout, Ring, Store, wait_until};
+use crate::client::{Client, Reply, bulk, ok};
+use crate::ring::{Layout, Node, Ring, Store, wait_until};
 
 #[test]
 fn a_node_that_knows_one_seed_learns_the_ring_and_is_learnt() {
@@ -50,4 +50,93 @@ fn a_killed_node_is_routed_around_and_used_again_after_its_restart() {
     let mut back = ring.nodes[1].connect();
     assert_eq!(back.call(&["SET", "k1", "again"]), ok());
     assert_eq!(client.call(&["GET", "k1"]), bulk("again"));
+}
+
+/// Reads all keys through a node, at DC_ONE, as soon as it takes clients.
+fn assert_complete(node: &Node, keys: usize) {
+    let mut client = None;
+    wait_until("it takes clients", || {
+        client = Client::try_connect(node.client).ok();
+        client.is_some()
+    });
+    let mut client = client.expect("connected");
+    for i in 0..keys {
+        let reply = client.call(&["GET", &format!("k{i}")]);
+        assert_eq!(reply, bulk(i.to_string()), "k{i} through {}", node.rack);
+    }
+}
+
+/// Waits until a node has copied what the others have.
+fn wait_filled(node: &Node) {
+    let filled = || node.info("state").as_deref() == Some("NORMAL");
+    wait_until("it has what the others have", filled);
+}
+
+#[test]
+fn embedded_stores_are_filled_again_and_reads_miss_nothing_meanwhile() {
+    const KEYS: usize = 200;
+    let mut ring = Ring::start(Layout {
+        dcs: vec![vec![1, 2, 1]],
+        store: Store::Embedded,
+        extra: String::new(),
+    });
+    ring.nodes.iter().for_each(wait_filled);
+    let mut client = ring.nodes[0].connect();
+    for i in 0..KEYS {
+        assert_eq!(client.call(&["SET", &format!("k{i}"), &i.to_string()]), ok());
+    }
+    for words in [
+        &["RPUSH", "list", "a", "b"][..],
+        &["HSET", "hash", "f", "1"],
+        &["SADD", "set", "m"],
+        &["ZADD", "zset", "2", "m"],
+        &["SET", "expires", "soon", "PX", "600000"],
+    ] {
+        assert!(!client.call(words).is_error());
+    }
+    let mut count = 0;
+    // One rack after the other is killed and comes back with nothing: in the end no process of
+    // the first is left, and every key is.
+    let seed = format!("  dyn_seeds:\n  - 127.0.0.1:{}:r2:dc1:0\n", ring.nodes[1].peer);
+    // A node that knows nobody takes itself for the first.
+    ring.nodes[0].edit(|text| text + &seed);
+    for rack in [vec![1, 2], vec![3], vec![0]] {
+        rack.iter().for_each(|n| ring.nodes[*n].kill());
+        rack.iter().for_each(|n| ring.nodes[*n].start());
+        for n in &rack {
+            assert_complete(&ring.nodes[*n], KEYS);
+            // It is written to meanwhile; some of that builds on what it lacks.
+            let mut client = ring.nodes[*n].connect();
+            count += 1;
+            assert!(!client.call(&["HSET", "hash", &count.to_string(), "x"]).is_error());
+            assert!(!client.call(&["APPEND", "list2", "x"]).is_error());
+        }
+        rack.iter().for_each(|n| wait_filled(&ring.nodes[*n]));
+        ring.wait_settled();
+        ring.nodes.iter().for_each(|node| assert_complete(node, KEYS));
+    }
+    let new = ring.add("dc1", "r4", 0);
+    assert_complete(&ring.nodes[new], KEYS);
+    wait_filled(&ring.nodes[new]);
+    // Every rack alone has everything: the level asks its own one.
+    for node in &ring.nodes {
+        let mut client = node.connect();
+        assert_eq!(client.call(&["LRANGE", "list", "0", "-1"]).text(), "a\nb");
+        assert_eq!(client.call(&["HLEN", "hash"]), Reply::Int(1 + count), "{}", node.rack);
+        assert_eq!(client.call(&["STRLEN", "list2"]), Reply::Int(count), "{}", node.rack);
+        assert_eq!(client.call(&["ZSCORE", "zset", "m"]), bulk("2"));
+        assert_eq!(client.call(&["SISMEMBER", "set", "m"]), Reply::Int(1));
+        let Reply::Int(left) = client.call(&["PTTL", "expires"]) else { panic!("no number") };
+        assert!((1..=600_000).contains(&left), "{left}");
+        assert_complete(node, KEYS);
+    }
+    assert_eq!(client_keys(&ring.nodes[new]), KEYS as i64 + 6);
+}
+
+/// How many keys a node holds itself.
+fn client_keys(node: &Node) -> i64 {
+    match node.connect().call(&["TORC.LOCAL", "DBSIZE"]) {
+        Reply::Int(keys) => keys,
+        other => panic!("{other:?}"),
+    }
 }

@@ -210,6 +210,12 @@ impl Node {
         self.redis = Some(redis_process(bin, self.redis_port));
     }
 
+    /// Changes its configuration, which it reads when it starts.
+    pub fn edit(&self, change: impl FnOnce(String) -> String) {
+        let text = fs::read_to_string(&self.conf).expect("its configuration");
+        fs::write(&self.conf, change(text)).expect("configuration written");
+    }
+
     /// What it logged so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use torc::dispatch::Target;
-use torc::gossip::{Addr, Claim, Link, LocalNode, Membership, Millis, Seed, Settings};
+use torc::gossip::{Addr, Claim, JOIN_MAX_MS, Link, LocalNode, Membership, Millis, Seed, Settings};
 use torc::proto::dnode::control::ControlSeal;
 use torc::ring::Consistency::DcSafeQuorum;
 use torc::ring::PeerState;
@@ -61,7 +61,7 @@ impl World {
             addr: Addr::new(&row.host, row.port),
             name: row.name.clone(),
             generation: unix_ms,
-            claim: Claim::Normal,
+            claim: if self.config.embedded { Claim::Joining } else { Claim::Normal },
             unix_ms,
         };
         let seed = Seed {
@@ -77,6 +77,7 @@ impl World {
         let Some(members) = &mut self.members else { return };
         members.nodes[n] = Some(membership);
         members.versions[n] = 0;
+        self.tell_data(n);
         self.drain_member(n);
     }
 
@@ -100,7 +101,22 @@ impl World {
         let Some(membership) = self.member(n) else { return };
         if membership.poll_timeout() <= now {
             membership.handle_timeout(now);
+            self.tell_data(n);
             self.drain_member(n);
+        }
+    }
+
+    /// A node tells once that its datastore holds keys, as the control plane does.
+    fn tell_data(&mut self, n: usize) {
+        let unix_ms = UNIX_START_MS + self.now_ms();
+        let since = match &self.nodes[n].embedded {
+            None => 0,
+            Some(store) if store.counters().keys > 0 => unix_ms,
+            Some(_) => return,
+        };
+        let told = |m: &&mut Membership| m.local().record().attributes.contains_key("data");
+        if let Some(membership) = self.member(n).filter(|m| !told(m)) {
+            membership.set_data_since(since);
         }
     }
 
@@ -303,4 +319,42 @@ fn members_that_come_and_go_under_load_lose_nothing() {
         assert_eq!(waiting, 0, "seed={seed}: somebody still waits");
         assert!(w.history.answered > 1000, "seed={seed}");
     }
+}
+
+#[test]
+fn a_rack_that_comes_back_empty_is_not_believed_before_it_has_what_the_others_have() {
+    let mut w = World::new(Config::new(&[&[2, 2, 2]]).embedded());
+    w.start_gossip(&[]);
+    w.converge(6);
+    w.run_ms(2000);
+    let joining = |w: &World, of: usize| {
+        let mut peers = w.nodes[0].view.topology.peers();
+        peers.any(|p| node_at(p.port) == of && p.is_joining())
+    };
+    assert!((0..6).all(|n| !joining(&w, n)), "a new ring has nothing to wait for");
+    let writer = w.user(0);
+    for i in 0..60 {
+        assert_eq!(w.ask(writer, &format!("SET key{i} {i}")), "OK");
+    }
+    // One rack after the other loses everything; the first one keeps what it has.
+    for rack in [[2, 3], [4, 5]] {
+        rack.iter().for_each(|n| w.crash(*n));
+        w.run_ms(DOWN_WITHIN_MS);
+        for i in (0..60).step_by(3) {
+            assert_eq!(w.ask(writer, &format!("SET key{i} {i}")), "OK");
+        }
+        rack.iter().for_each(|n| w.restart(*n));
+        w.converge(6);
+        assert!(rack.iter().all(|n| joining(&w, *n)));
+        for n in 0..6 {
+            let user = w.user(n);
+            for i in 0..60 {
+                assert_eq!(w.ask(user, &format!("GET key{i}")), i.to_string(), "n{}", n + 1);
+            }
+            assert_eq!(w.ask(user, &format!("SETNX key{n} other")), ":0", "who decides is full");
+        }
+    }
+    // Nothing but writes fills a store, so the time is over at some point.
+    w.run_ms(JOIN_MAX_MS + 5000);
+    assert!((0..6).all(|n| !joining(&w, n)));
 }

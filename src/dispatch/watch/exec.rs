@@ -77,7 +77,7 @@ impl Dispatcher {
             (Op::Write, Some(_)) => {
                 self.make_plan(view, ask, plan)?;
                 // The votes are planned on the same ring, so the first is the same one.
-                Ok(first_leg(plan).peer == at)
+                Ok(first_leg(view, plan).peer == at)
             }
             (Op::Read | Op::Write, _) => {
                 plan.clear();

@@ -1,7 +1,7 @@
 //! Nodes find each other, and only those of their own cluster.
 
-use super::world::{World, defaults, local, seed, slot};
-use crate::gossip::{Claim, EventKind, JOIN_MAX_MS, Reach, Settings, Source};
+use super::world::{EPOCH_MS, World, defaults, local, seed, slot};
+use crate::gossip::{Claim, EventKind, JOIN_MAX_MS, LocalNode, Reach, Settings, Source};
 use crate::proto::dnode::control::ControlSeal;
 use crate::ring::{PeerState, Topology};
 use crate::token::DynToken;
@@ -117,8 +117,10 @@ fn without_gossip_the_seed_list_is_final() {
 }
 
 #[test]
-fn a_joining_node_becomes_normal_by_word_or_by_time() {
+fn a_joining_node_becomes_normal_by_word_by_a_copy_or_by_time() {
     let mut world = World::of(3, 1);
+    // The others have had data for long.
+    (0..3).for_each(|n| world.poke(n, |m, _| m.set_data_since(1)));
     let mut joining = local(3);
     joining.claim = Claim::Joining;
     let i = world.start(joining, defaults(), vec![seed(0)]);
@@ -133,12 +135,142 @@ fn a_joining_node_becomes_normal_by_word_or_by_time() {
     world.run(2000);
     assert_eq!(state(&mut world, 1), PeerState::Normal);
 
+    // It has copied what the others have.
+    world.kill(i);
+    world.boot(i, vec![seed(0)]);
+    world.run(5000);
+    assert_eq!(state(&mut world, 1), PeerState::Joining);
+    world.poke(i, |m, now| m.filled(now));
+    world.run(2000);
+    assert_eq!(state(&mut world, 1), PeerState::Normal);
+
     world.kill(i);
     world.boot(i, vec![seed(0)]);
     world.run(JOIN_MAX_MS - 10);
     assert_eq!(state(&mut world, 1), PeerState::Joining);
     world.run(3000);
     assert_eq!(state(&mut world, 1), PeerState::Normal);
+}
+
+/// A node whose datastore is empty; nodes of equal numbers modulo 4 share a rack.
+fn empty(i: usize) -> LocalNode {
+    LocalNode { claim: Claim::Joining, ..local(i) }
+}
+
+fn claim(world: &mut World, i: usize) -> Claim {
+    world.m(i).local().record().claim
+}
+
+/// Unix time in the world.
+fn unix_ms(world: &World) -> u64 {
+    EPOCH_MS + world.now.0
+}
+
+#[test]
+fn where_nobody_has_data_nobody_waits_for_it() {
+    let mut world = World::new(5);
+    world.start(empty(0), defaults(), vec![]);
+    world.run(100);
+    assert_eq!(claim(&mut world, 0), Claim::Normal, "it is alone");
+    for i in 1..6 {
+        world.start(empty(i), defaults(), vec![seed(0)]);
+    }
+    world.run_until(5000, World::all_up);
+    world.run(1000);
+    assert!((0..6).all(|i| claim(&mut world, i) == Claim::Normal), "a ring's first start");
+    // Keys come later: whoever started before that lacks none of them.
+    let soon = unix_ms(&world) + 60_000;
+    (0..6).for_each(|i| world.poke(i, |m, _| m.set_data_since(soon)));
+    world.run(2000);
+    world.start(empty(6), defaults(), vec![seed(0)]);
+    world.run(3000);
+    assert_eq!(claim(&mut world, 6), Claim::Normal);
+    world.run(60_000);
+    world.start(empty(7), defaults(), vec![seed(0)]);
+    world.run(10_000);
+    assert_eq!(claim(&mut world, 7), Claim::Joining, "others have what it lacks");
+    assert!((0..7).all(|i| claim(&mut world, i) == Claim::Normal));
+}
+
+#[test]
+fn only_other_racks_of_the_own_datacenter_count_and_the_dead_may_come_back() {
+    let mut world = World::new(6);
+    // Nodes 0 and 4 share a rack, 2 is another one, 1 is of another datacenter.
+    for i in [0, 1, 2] {
+        world.start(local(i), defaults(), vec![seed(0)]);
+    }
+    world.run_until(3000, World::all_up);
+    (0..2).for_each(|i| world.poke(i, |m, _| m.set_data_since(1)));
+    let i = world.start(empty(4), defaults(), vec![seed(0)]);
+    world.run(2000);
+    assert_eq!(claim(&mut world, i), Claim::Normal, "nobody could give it what it lacks");
+    world.kill(i);
+    world.poke(2, |m, _| m.set_data_since(1));
+    world.run(2000);
+    world.boot(i, vec![seed(0)]);
+    world.run(2000);
+    assert_eq!(claim(&mut world, i), Claim::Joining);
+    world.kill(2);
+    world.run(20_000);
+    assert_eq!(claim(&mut world, i), Claim::Joining, "who has data may come back with it");
+    world.nodes[2].local.claim = Claim::Joining;
+    world.boot(2, vec![seed(0)]);
+    world.run(3000);
+    assert_eq!(claim(&mut world, i), Claim::Normal, "it came back with nothing");
+}
+
+#[test]
+fn of_those_that_came_back_empty_the_first_has_most() {
+    let mut world = World::new(7);
+    for i in [0, 2] {
+        world.start(local(i), defaults(), vec![seed(0)]);
+    }
+    world.run_until(3000, World::all_up);
+    // The world's second node is of another rack.
+    world.poke(1, |m, _| m.set_data_since(1));
+    world.kill(0);
+    world.nodes[0].local.claim = Claim::Joining;
+    world.boot(0, vec![seed(2)]);
+    world.run(2000);
+    assert_eq!(claim(&mut world, 0), Claim::Joining);
+    // It is written to from now on, and then the full one loses everything.
+    let since = unix_ms(&world);
+    world.poke(0, |m, _| m.set_data_since(since));
+    world.run(1000);
+    world.kill(1);
+    world.nodes[1].local.claim = Claim::Joining;
+    world.boot(1, vec![seed(0)]);
+    for _ in 0..30 {
+        world.run(100);
+        let both = (claim(&mut world, 0), claim(&mut world, 1));
+        assert_ne!(both, (Claim::Joining, Claim::Normal), "the emptier one is not believed");
+    }
+    assert_eq!((claim(&mut world, 0), claim(&mut world, 1)), (Claim::Normal, Claim::Joining));
+}
+
+#[test]
+fn a_node_that_was_cut_off_finds_out_what_it_lacks() {
+    for wrote in [false, true] {
+        let mut world = World::of(3, 8);
+        world.run_until(3000, World::all_up);
+        // Node 4 is of node 0's rack, node 2 of another one.
+        world.poke(2, |m, _| m.set_data_since(1));
+        world.run(1000);
+        world.start(empty(4), defaults(), vec![seed(0)]);
+        (0..3).for_each(|other| world.cut_both(3, other));
+        world.run(4000);
+        assert_eq!(claim(&mut world, 3), Claim::Joining, "its seed may have something");
+        world.run(2000);
+        assert_eq!(claim(&mut world, 3), Claim::Normal, "nobody answers");
+        if wrote {
+            let since = unix_ms(&world);
+            world.poke(3, |m, _| m.set_data_since(since));
+        }
+        world.cut.clear();
+        world.run(5000);
+        let left = if wrote { Claim::Normal } else { Claim::Joining };
+        assert_eq!(claim(&mut world, 3), left);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::gossip::{Claim, DownCause, LocalNode};
+use crate::gossip::{Claim, DownCause, JOIN_MAX_MS, LocalNode};
 use crate::proto::dnode::crypto::SecureOption;
 use crate::token::DynToken;
 
@@ -147,17 +147,19 @@ fn rule_6_nothing_before_this_node_is_ready() {
     let mut world = World::new(1);
     let mut joining = local(0);
     joining.claim = Claim::Joining;
-    world.start(joining, settings(), vec![seed(1)]);
-    meet(&mut world, 0, 1);
+    // Another rack of its datacenter: a C node, which keeps its data.
+    world.start(joining, settings(), vec![seed(2)]);
+    meet(&mut world, 0, 2);
     assert!(tables(&mut world, 60_000).is_empty());
     world.poke(0, |m, now| m.set_local_claim(Claim::Normal, now));
     let sent = tables(&mut world, 2000);
-    assert_eq!(states(&sent[0].1), [(token(0), 4), (token(1), 4)]);
+    assert_eq!(states(&sent[0].1), [(token(0), 4), (token(2), 4)]);
 }
 
 #[test]
 fn rule_6_torc_nodes_that_join_are_hidden_until_they_are_ready() {
     let mut world = with_c_nodes(2, settings());
+    world.poke(0, |m, _| m.set_data_since(1));
     let mut joining = local(2);
     joining.claim = Claim::Joining;
     let i = world.start(joining, settings(), vec![seed(0)]);
@@ -236,4 +238,20 @@ fn torc_nodes_tell_each_other_of_c_nodes() {
     world.boot(heir, vec![seed(0)]);
     world.run(3000);
     assert!(torc(&mut world, 0) && torc(&mut world, i));
+}
+
+#[test]
+fn rule_6_a_node_is_ready_after_some_time_at_latest() {
+    let mut world = World::new(9);
+    let empty = LocalNode { claim: Claim::Joining, ..local(0) };
+    world.start(empty, settings(), vec![seed(2)]);
+    meet(&mut world, 0, 2);
+    world.run(JOIN_MAX_MS - 1000);
+    assert_eq!(world.m(0).local().record().claim, Claim::Joining);
+    world.run(1000);
+    hear(&mut world, 0, &slot(2));
+    let told = tables(&mut world, 40_000);
+    assert_eq!(world.m(0).local().record().claim, Claim::Normal);
+    let (to, records) = &told[0];
+    assert_eq!((to, records[0].state, records[0].token), (&seed(2).addr, 4, 1_000_000));
 }
