@@ -86,9 +86,10 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let log = Arc::new(log);
     let _pid_file = args.pid_file.as_deref().map(PidFile::create).transpose()?;
+    let reread = || args.config.read(args.fallback()).map_err(|failure| failure.to_string());
     let served = match args.until_eof {
-        true => crate::node::serve::run(config, log, stdin_end()),
-        false => crate::node::serve::run(config, log, std::future::pending()),
+        true => crate::node::serve::run(config, log, reread, stdin_end()),
+        false => crate::node::serve::run(config, log, reread, std::future::pending()),
     };
     served.map_err(|e| failed(&e))
 }

@@ -11,9 +11,10 @@ use tokio::sync::mpsc;
 use super::Shared;
 use super::build::{self, Knobs};
 use super::orders::{Done, Order};
+use crate::config::Config;
 use crate::dispatch::view::NodeState;
 use crate::gossip::{
-    Addr, Claim, Event, EventKind, Link, Member, Membership, Millis, Reach, Transmit,
+    Addr, Claim, Event, EventKind, Link, Member, Membership, Millis, Reach, Seed, Transmit,
 };
 use crate::net::clock::wall_ms;
 use crate::net::control_link::{ControlLinks, Proven};
@@ -34,6 +35,10 @@ const SWEEP_KEYS: usize = 2_000;
 /// The control plane of one node.
 pub(super) struct Control {
     pub(super) shared: Arc<Shared>,
+    /// As the node was started with, and as far as it can change, as it was read last.
+    pub(super) config: Config,
+    /// What the seed provider said last.
+    pub(super) provided: Vec<Seed>,
     pub(super) membership: Membership,
     pub(super) knobs: Knobs,
     pub(super) links: ControlLinks,
@@ -61,6 +66,8 @@ impl Control {
         let refuses_reads = membership.local().record().claim == Claim::Joining;
         let started = Millis(shared.clock.now().mono_ms());
         Control {
+            config: shared.config.clone(),
+            provided: Vec::new(),
             shared,
             membership,
             knobs,
@@ -294,8 +301,7 @@ impl Control {
                 log_ring(&topology);
                 let affinity = &self.shared.affinity;
                 let affinity = affinity.as_ref().map(|plane| plane.follow_ring(&topology));
-                let config = &self.shared.config;
-                self.shared.publish(build::view(config, &knobs, topology, affinity));
+                self.shared.publish(build::view(&self.config, &knobs, topology, affinity));
             }
             Err(error) => tracing::error!(%error, "the ring cannot be rebuilt; the old one stays"),
         }

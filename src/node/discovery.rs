@@ -69,10 +69,10 @@ fn note(shared: &Shared, answer: &Result<Answer, AskError>, trouble: &mut Option
     }
 }
 
-/// Nodes of the file stay in the list. All of it is told each time: an entry whose slot had a
-/// living holder elsewhere is followed once that one is dead.
+/// All of the answer is told each time: an entry whose slot had a living holder elsewhere is
+/// followed once that one is dead.
 fn follow(shared: &Shared, answer: Answer) {
-    let seeds = shared.config.seeds.iter().chain(&answer.seeds).map(build::seed).collect();
+    let seeds = answer.seeds.iter().map(build::seed).collect();
     // Sending fails only while the node stops.
     let _ = shared.orders.send(Order::Seeds(seeds));
     for contact in answer.contacts {

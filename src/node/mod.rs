@@ -22,6 +22,7 @@ mod fill;
 mod orders;
 #[cfg(feature = "relay")]
 mod relay;
+mod reload;
 mod report;
 mod start;
 mod status;

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::build::Knobs;
 use super::control::Control;
+use crate::config::Config;
 use crate::dispatch::view::NodeState;
 use crate::gossip::{Addr, Claim, ForgetError, Millis, Seed, Slot, Standing};
 use crate::ring::{Consistency, PeerId};
@@ -24,8 +25,10 @@ pub enum Order {
     Peers(Vec<PeerId>, PeerOrder, Done),
     /// Change levels, deadlines or the node's state.
     Tune(Tuning, Done),
-    /// Follow a seed list, whole.
+    /// Follow what a seed provider says, besides the file.
     Seeds(Vec<Seed>),
+    /// Go on with a configuration that was read again.
+    Configure(Box<Config>),
     /// The name of a host means this address now.
     Resolved(String, IpAddr),
     /// Ask an address whose slot is not known.
@@ -109,7 +112,13 @@ impl Control {
                 done.send(())
             }
             Order::Seeds(seeds) => {
-                self.membership.update_seeds(seeds, now);
+                self.provided = seeds;
+                self.follow_seeds();
+                Ok(())
+            }
+            Order::Configure(config) => {
+                self.reconfigure(*config);
+                self.settle();
                 Ok(())
             }
             Order::Resolved(host, ip) => {

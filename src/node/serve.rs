@@ -2,25 +2,29 @@
 //!
 //! SIGTERM and SIGINT stop the node (SIGTERM gives up its arc with `leave_on_stop`); a second one
 //! stops it at once. SIGHUP opens the log file anew, SIGTTIN and SIGTTOU move the log's level, as
-//! with the reference. SIGUSR1 and SIGUSR2 are noted and do nothing, as there.
+//! with the reference; SIGHUP reads the configuration again too. SIGUSR1 and SIGUSR2 are noted and
+//! do nothing, as there.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Node, StartError};
-use crate::config::Config;
+use super::{Node, Order, StartError};
+use crate::config::{Config, Loaded};
 use crate::telemetry::log::Log;
 
 /// Threads of the control runtime: gossip, admin and the other services share them.
 const CONTROL_THREADS: usize = 2;
 
-/// Starts a node and serves until SIGINT or SIGTERM. `until` ends it too: the demo's children
-/// end with their parent.
+/// Starts a node and serves until SIGINT or SIGTERM. `reread` reads its configuration again, or
+/// tells why it cannot be used. `until` ends the node too: the demo's children end with their
+/// parent.
 pub fn run(
     config: Config,
     log: Arc<Log>,
+    reread: impl Fn() -> Result<Loaded, String>,
     until: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -30,12 +34,22 @@ pub fn run(
         .build()?;
     runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let leave_on_stop = config.leave_on_stop;
+        let leave_on_stop = Cell::new(config.leave_on_stop);
         let node = Node::start(config, Arc::clone(&log))?;
+        let orders = node.shared().orders.clone();
+        let reload = || match reread() {
+            Ok(Loaded { config, warnings }) => {
+                warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                leave_on_stop.set(config.leave_on_stop);
+                // Sending fails only while the node stops.
+                let _ = orders.send(Order::Configure(Box::new(config)));
+            }
+            Err(why) => tracing::error!("SIGHUP: the configuration stays as it was: {why}"),
+        };
         let leave = tokio::select! {
-            stop = signals.until_stop(&log) => {
+            stop = signals.until_stop(&log, &reload) => {
                 tracing::info!("{}: stopping", stop.name());
-                stop == Stop::Terminate && leave_on_stop
+                stop == Stop::Terminate && leave_on_stop.get()
             }
             () = until => {
                 tracing::info!("parent ended: stopping");
@@ -44,7 +58,9 @@ pub fn run(
         };
         tokio::select! {
             () = node.stop(leave) => tracing::info!("stopped"),
-            stop = signals.until_stop(&log) => tracing::warn!("{} again: ending", stop.name()),
+            stop = signals.until_stop(&log, &reload) => {
+                tracing::warn!("{} again: ending", stop.name());
+            }
         }
         Ok(())
     })
@@ -88,21 +104,28 @@ impl Signals {
     }
 
     /// Does what the other signals ask until one comes that ends the process.
-    async fn until_stop(&mut self, log: &Log) -> Stop {
+    async fn until_stop(&mut self, log: &Log, reload: &dyn Fn()) -> Stop {
         let [one, two] = &mut self.user;
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => return Stop::Interrupt,
                 _ = self.terminate.recv() => return Stop::Terminate,
-                _ = self.hangup.recv() => match log.reopen() {
-                    Ok(()) => tracing::info!("SIGHUP: log file opened anew"),
-                    Err(error) => tracing::error!(%error, "SIGHUP: the old log file stays in use"),
-                },
+                _ = self.hangup.recv() => {
+                    reopen(log);
+                    reload();
+                }
                 _ = self.louder.recv() => log.set_verbosity(log.verbosity() + 1),
                 _ = self.quieter.recv() => log.set_verbosity(log.verbosity().saturating_sub(1)),
                 _ = one.recv() => tracing::info!("SIGUSR1: nothing to do"),
                 _ = two.recv() => tracing::info!("SIGUSR2: nothing to do"),
             }
         }
+    }
+}
+
+fn reopen(log: &Log) {
+    match log.reopen() {
+        Ok(()) => tracing::info!("SIGHUP: log file opened anew"),
+        Err(error) => tracing::error!(%error, "SIGHUP: the old log file stays in use"),
     }
 }

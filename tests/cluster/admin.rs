@@ -160,3 +160,38 @@ fn what_an_operator_changes_is_an_event() {
     assert!(get(node, "/metrics").1.contains("kind=\"ordered\"} 6"));
     ring.wait_settled();
 }
+
+#[test]
+fn a_hangup_reads_the_configuration_again() {
+    let mut ring = Ring::empty(Layout {
+        dcs: Vec::new(),
+        store: Store::Embedded,
+        extra: "  read_consistency: DC_ONE\n".into(),
+    });
+    ring.seeded = false;
+    ring.add("dc1", "r1", 0);
+    ring.add("dc1", "r2", 0);
+    let node = &ring.nodes[0];
+    let level = || node.info("read_consistency");
+    wait_until("it serves", || level().as_deref() == Some("DC_ONE"));
+    let seed = format!("  dyn_seeds:\n  - 127.0.0.1:{}:r2:dc1:0\n", ring.nodes[1].peer);
+    node.edit(|text| {
+        let text = text.replace("read_consistency: DC_ONE", "read_consistency: DC_QUORUM");
+        text.replace("workers: 1", "workers: 3") + &seed
+    });
+    node.signal("-HUP");
+    wait_until("the new level is in force", || level().as_deref() == Some("DC_QUORUM"));
+    ring.wait_settled();
+    assert!(node.log().contains("in effect after a restart only: workers"), "{}", node.log());
+    let (_, changes) = get(node, "/ring");
+    assert!(changes.contains("new in the file: dyn_seeds, read_consistency"), "{changes}");
+    // What cannot be used changes nothing, and is told with its line.
+    node.edit(|text| text.replace("DC_QUORUM", "SOME") + "  timeout: 1\n");
+    node.signal("-HUP");
+    wait_until("it is refused", || node.log().contains("the configuration stays as it was"));
+    assert!(node.log().contains("SOME"), "{}", node.log());
+    assert_eq!(level().as_deref(), Some("DC_QUORUM"));
+    node.edit(|text| text.replace("SOME", "DC_SAFE_QUORUM"));
+    node.signal("-HUP");
+    wait_until("it goes on", || level().as_deref() == Some("DC_SAFE_QUORUM"));
+}

@@ -210,7 +210,14 @@ impl Node {
         self.redis = Some(redis_process(bin, self.redis_port));
     }
 
-    /// Changes its configuration, which it reads when it starts.
+    /// Sends its process a signal, by name.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.process.as_ref().expect("it runs").id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal} {pid}");
+    }
+
+    /// Changes its configuration, which it reads when it starts or is told to.
     pub fn edit(&self, change: impl FnOnce(String) -> String) {
         let text = fs::read_to_string(&self.conf).expect("its configuration");
         fs::write(&self.conf, change(text)).expect("configuration written");

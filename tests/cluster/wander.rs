@@ -3,7 +3,6 @@
 //!
 //! `WANDER_SEED` replays a run; `SOAK_MINUTES` makes it longer than the slice of every day.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::client::{bulk, ok};
@@ -64,7 +63,7 @@ impl Wander {
 
     fn stop(&mut self, number: usize, what: &str) {
         println!("stopped: {what}");
-        signal(&self.ring.nodes[number], "-TERM");
+        self.ring.nodes[number].signal("-TERM");
         wait_until("it ends", || {
             self.ring.nodes[number].process.as_mut().is_some_and(|process| process.has_ended())
         });
@@ -76,9 +75,9 @@ impl Wander {
 
     fn freeze(&mut self, number: usize, what: &str) {
         println!("frozen: {what}");
-        signal(&self.ring.nodes[number], "-STOP");
+        self.ring.nodes[number].signal("-STOP");
         self.without(number);
-        signal(&self.ring.nodes[number], "-CONT");
+        self.ring.nodes[number].signal("-CONT");
         self.with(number);
     }
 
@@ -127,12 +126,6 @@ impl Wander {
             assert_eq!(client.call(&["GET", &key]), bulk(value), "{key}");
         }
     }
-}
-
-fn signal(node: &Node, signal: &str) {
-    let pid = node.process.as_ref().expect("it runs").id().to_string();
-    let sent = Command::new("kill").args([signal, &pid]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "kill {signal} {pid}");
 }
 
 #[test]
