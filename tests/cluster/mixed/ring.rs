@@ -100,9 +100,9 @@ impl Node {
 }
 
 /// How a ring of eight is set up.
-pub struct Setup {
+pub struct Setup<'a> {
     /// Who is who: eight letters, `c` or `t`, in the order of the racks.
-    pub who: &'static str,
+    pub who: &'a str,
     /// Whether links between datacenters are encrypted.
     pub secure: bool,
     /// The levels the nodes start with: that of the first and of the second node of each rack.
@@ -120,7 +120,7 @@ pub struct Ring {
 
 impl Ring {
     /// Starts all nodes and waits until each one reaches every other.
-    pub fn start(bins: &Bins, setup: &Setup) -> Ring {
+    pub fn start(bins: &Bins, setup: &Setup<'_>) -> Ring {
         let mut ring = Ring::empty(bins);
         let places = RACKS.iter().flat_map(|rack| TOKENS.map(|token| (*rack, token)));
         for (((dc, rack), token), who) in places.zip(setup.who.chars()) {
