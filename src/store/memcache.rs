@@ -198,12 +198,13 @@ impl MemoryStore {
         let key = args.get(1).ok_or(ERROR)?;
         let expiry = expiry(args.get(2), now.ms)?;
         let mut db = self.open_key(key, now.ms, now.stamping);
-        match item(&mut db, key).is_some() {
-            true => {
+        match item(&mut db, key).map(|record| record.marks) {
+            Some(marks) => {
+                db.set_marks(key, Marks { fetched: true, ..marks });
                 touch_item(&mut db, key, expiry);
                 Ok("TOUCHED")
             }
-            false => Ok(NOT_FOUND),
+            None => Ok(NOT_FOUND),
         }
     }
 
@@ -247,17 +248,23 @@ impl MemoryStore {
 /// Counts an item that is there up or down; the new number.
 fn counted(db: &mut Db<'_>, key: &[u8], delta: u64, up: bool) -> Result<u64, CommandError> {
     let counted = db.edit_existing(key, |text: &mut Blob| {
+        let len = text.len();
         let old = counter(text.as_slice()).ok_or(CommandError::NotInteger)?;
         let new = match up {
             true => old.wrapping_add(delta),
             false => old.saturating_sub(delta),
         };
         // Parity: a number that got shorter keeps its place, filled up with blanks.
-        let padded = format!("{new:<width$}", width = text.len());
+        let padded = format!("{new:<len$}");
         text.set(padded.as_bytes());
-        Ok(Edit::Changed(new))
+        Ok(Edit::Changed((new, text.len() > len)))
     });
-    counted?.ok_or(CommandError::NotInteger)
+    let (new, longer) = counted?.ok_or(CommandError::NotInteger)?;
+    if longer {
+        // Parity: it is another item then.
+        db.set_marks(key, Marks::default());
+    }
+    Ok(new)
 }
 
 /// The record at `key` when it holds a string.

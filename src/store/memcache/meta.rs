@@ -100,7 +100,7 @@ impl MemoryStore {
             return Err(OUT_OF_MEMORY);
         }
         let mut db = self.open_key(&meta.key, now.ms, now.stamping);
-        let code = meta.store(mode, data, &mut db)?;
+        let (code, ends) = meta.store(mode, data, &mut db)?;
         let stored = code == b"HD";
         let cas = look(&mut db, &meta.key).filter(|_| stored).map_or(0, |seen| seen.cas);
         let mut line = code.to_vec();
@@ -113,9 +113,7 @@ impl MemoryStore {
             }
         }
         line.extend_from_slice(b"\r\n");
-        if stored && let Some(expiry) = meta.ttl {
-            drop_if_over(&mut db, &meta.key, expiry);
-        }
+        drop_if_over(&mut db, &meta.key, ends);
         drop(db);
         out.put(&line);
         if self.usage.is_over() {
@@ -234,43 +232,53 @@ fn in_other_words(line: &'static str) -> &'static str {
 }
 
 impl Meta<'_> {
-    /// Stores by the rules of `mode`; the code of the answer.
-    fn store(&self, mode: u8, data: &[u8], db: &mut Db<'_>) -> Result<&'static [u8], &'static str> {
+    /// Stores by the rules of `mode`. The code of the answer, and when the item is over if that is
+    /// already so.
+    fn store(
+        &self,
+        mode: u8,
+        data: &[u8],
+        db: &mut Db<'_>,
+    ) -> Result<(&'static [u8], Expiry), &'static str> {
         let old = look(db, &self.key);
         let differs = |seen: &Seen| self.cas.is_some_and(|cas| cas != seen.cas);
         let marks = Marks { binary: self.binary, ..Marks::default() };
+        let ttl = self.ttl.unwrap_or(Expiry::Never);
         let set = |db: &mut Db<'_>, expiry, marks| {
+            let over = matches!(expiry, Expiry::At(at) if at < db.now_ms());
             if mode != b'S' || self.cas.is_some() {
                 db.follow(&self.key);
             }
-            if db.set_item(&self.key, data, self.client_flags, expiry) {
+            // What is over goes when its id was told.
+            let (kept, ends) = if over { (Expiry::Never, expiry) } else { (expiry, Expiry::Keep) };
+            if db.set_item(&self.key, data, self.client_flags, kept) {
                 db.set_marks(&self.key, marks);
             }
-            Ok(&b"HD"[..])
+            Ok((&b"HD"[..], ends))
         };
-        let expiry = self.ttl.unwrap_or(Expiry::Never);
+        let refused = |code: &'static [u8]| Ok((code, Expiry::Keep));
         match (mode, old) {
-            (b'E', None) => set(db, expiry, marks),
-            (b'E', Some(_)) | (b'A' | b'P', None) => Ok(b"NS"),
+            (b'E', None) => set(db, ttl, marks),
+            (b'E', Some(_)) | (b'A' | b'P', None) => refused(b"NS"),
             (b'A' | b'P', Some(old)) => {
                 // An id of 0 is none.
                 if differs(&old) && self.cas != Some(0) {
-                    return Ok(b"EX");
+                    return refused(b"EX");
                 }
                 join(db, &self.key, data, mode == b'P')?;
-                Ok(b"HD")
+                Ok((b"HD", Expiry::Keep))
             }
-            (b'R', None) if self.cas.is_none() => Ok(b"NS"),
-            (_, None) if self.cas.is_some() => Ok(b"NF"),
+            (b'R', None) if self.cas.is_none() => refused(b"NS"),
+            (_, None) if self.cas.is_some() => refused(b"NF"),
             (_, Some(old)) if differs(&old) => match self.cas {
-                // A value that was late already when it was asked for.
+                // A value that was late already when it was asked for keeps the old one's time.
                 Some(cas) if self.stale && cas != 0 && cas < old.cas => {
                     let marks = Marks { stale: true, token_sent: old.marks.token_sent, ..marks };
-                    set(db, Expiry::Keep, marks)
+                    set(db, old.expiry, marks)
                 }
-                _ => Ok(b"EX"),
+                _ => refused(b"EX"),
             },
-            _ => set(db, expiry, marks),
+            _ => set(db, ttl, marks),
         }
     }
 }

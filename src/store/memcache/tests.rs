@@ -116,16 +116,56 @@ impl Drop for Memcached {
     }
 }
 
-/// A random request; `cas` says which id is asked with.
-fn draw(rng: &mut fastrand::Rng) -> (String, Option<Vec<u8>>) {
-    let key = format!("k{}", rng.u8(..6));
-    let value = match rng.u8(..4) {
+fn draw_value(rng: &mut fastrand::Rng) -> String {
+    match rng.u8(..4) {
         0 => rng.u32(..).to_string(),
         // None above 2^63: memcached looks for a minus sign behind such a number, beyond its
         // end, so what it answers depends on what lies there in memory.
         1 => ["4611686018427387904", "0", "9", "10 ", "-1", "", "1a"][rng.usize(..7)].into(),
         _ => "v".repeat(rng.usize(..40)),
+    }
+}
+
+/// A random meta command; `ID` stands where an id is asked with.
+fn draw_meta(rng: &mut fastrand::Rng) -> (String, Option<Vec<u8>>) {
+    let (verb, options): (_, &[&str]) = match rng.u8(..8) {
+        0..=2 => ("mg", &["s", "v", "f", "h", "k", "O7", "u", "N100000", "T500000", "T-1", "c"]),
+        3..=4 => ("ms", &["F5", "F9", "I", "T0", "T100000", "CID", "k", "O8", "c", "T-1"]),
+        5 => ("md", &["CID", "I", "T300000", "k", "O9", "x", "Fx"]),
+        _ => ("ma", &["D3", "D18446744073709551615", "J7", "N0", "T0", "v", "CID", "k", "c"]),
     };
+    let key = ["k0", "k1", "k2", "azA=", "azM=", "a=="][rng.usize(..6)];
+    let value = draw_value(rng);
+    let mut line = format!("{verb} {key}");
+    if verb == "ms" {
+        line += &format!(" {}", value.len());
+    }
+    if key.ends_with('=') {
+        line += " b";
+    }
+    let modes: &[&str] = match verb {
+        "ms" => &["ME", "MA", "MP", "MR", "MS", "MX", "M"],
+        "ma" => &["MI", "MD", "M+", "M-", "MX"],
+        _ => &["R1", "R1000000", "R0"],
+    };
+    if verb != "md" && rng.bool() {
+        line += &format!(" {}", modes[rng.usize(..modes.len())]);
+    }
+    for option in options {
+        if rng.u8(..4) == 0 {
+            line += &format!(" {option}");
+        }
+    }
+    (line, (verb == "ms").then(|| value.into_bytes()))
+}
+
+/// A random request; `ID` stands where an id is asked with.
+fn draw(rng: &mut fastrand::Rng) -> (String, Option<Vec<u8>>) {
+    if rng.bool() {
+        return draw_meta(rng);
+    }
+    let key = format!("k{}", rng.u8(..6));
+    let value = draw_value(rng);
     let verbs = ["set", "set", "set", "add", "replace", "append", "prepend", "cas"];
     let item = |verb: &str, rng: &mut fastrand::Rng| {
         let flags = [0, 1, 65_535, u32::MAX][rng.usize(..4)];
@@ -156,19 +196,37 @@ fn every_reply_equals_that_of_memcached() {
     };
     let store = MemoryStore::new(StoreSettings::default());
     let mut rng = fastrand::Rng::with_seed(11);
-    for _ in 0..4_000 {
+    for _ in 0..8_000 {
         let (line, data) = draw(&mut rng);
-        let right = rng.bool();
-        // Each side is asked with its own id, or both with a wrong one.
-        let with_id = |gets: String| match gets.split(' ').nth(4).filter(|_| right) {
-            Some(id) => line.replace("ID", id),
-            None => line.replace("ID", "999999999"),
-        };
-        let key = line.split(' ').nth(1).expect("a key");
-        let ours = with_id(run_at(&store, NOW, &format!("gets {key}"), None));
-        let theirs = with_id(memcached.run(&format!("gets {key}"), None));
-        let want = memcached.run(&theirs, data.as_deref());
-        let got = run_at(&store, NOW, &ours, data.as_deref());
+        let (mut ours, mut theirs) = (line.clone(), line.clone());
+        if line.contains("ID") {
+            let right = rng.u8(..4);
+            // Each side is asked with its own id, or both with a wrong one.
+            let with_id = |gets: String| match (gets.split(' ').nth(4), right) {
+                (Some(id), 0..=1) => line.replace("ID", id),
+                (_, 2) => line.replace("ID", "1"),
+                _ => line.replace("ID", "999999999"),
+            };
+            let key = match line.split(' ').nth(1).expect("a key") {
+                "azA=" => "k0",
+                "azM=" => "k3",
+                key => key,
+            };
+            ours = with_id(run_at(&store, NOW, &format!("gets {key}"), None));
+            theirs = with_id(memcached.run(&format!("gets {key}"), None));
+        }
+        let want = without_id(&memcached.run(&theirs, data.as_deref()));
+        let got = without_id(&run_at(&store, NOW, &ours, data.as_deref()));
         assert_eq!(got, want, "{line} {:?}", data.map(|d| d.escape_ascii().to_string()));
     }
+}
+
+/// A meta reply without its id, which is each side's own; 0 stays, for it is none.
+fn without_id(reply: &str) -> String {
+    let is_meta = ["HD ", "VA ", "EX ", "NS ", "NF "].iter().any(|code| reply.starts_with(code));
+    let word = |word: &str| match word.strip_prefix('c') {
+        Some(id) if is_meta && id.parse::<u64>().is_ok_and(|id| id > 0) => "cID".to_owned(),
+        _ => word.to_owned(),
+    };
+    reply.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
