@@ -129,6 +129,7 @@ impl World {
     fn carry_out(&mut self, n: usize, event: Event) {
         match event {
             Event::Connect { once: true, .. } => panic!("no user here waits for a key"),
+            Event::RollCall(_) => panic!("no user here asks about all workers"),
             Event::Connect { up, target, address, once: false } => {
                 self.nodes[n].serials += 1;
                 let serial = self.nodes[n].serials;
