@@ -1,6 +1,6 @@
 //! The small state of the document plane: tasks, idempotency entries, session pins, aliases,
 //! migrations. It lives in the ring, so that any node answers for any task and a restart loses
-//! none; without a ring an in-process map takes over.
+//! none that some rack still has; without a ring an in-process map takes over.
 //!
 //! Every value is stored with a version. A read may find several values, one per replica; the
 //! newest version counts, because a replica that was restarted empty or missed a write must not

@@ -168,7 +168,7 @@ fn known(port: u16, lines: &[Line]) -> Vec<bool> {
         let words = ["COMMAND", "INFO", line.name];
         line.name.is_empty() || client.call(&words).text() != "(nil)"
     };
-    lines.iter().map(|line| knows(line)).collect()
+    lines.iter().map(&mut knows).collect()
 }
 
 /// What a server at `port` says otherwise than redis-server did.
