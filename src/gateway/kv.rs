@@ -6,6 +6,7 @@
 //! newest version counts, because a replica that was restarted empty or missed a write must not
 //! win. Nothing is deleted by absence: an ended thing is a newer, empty value.
 
+use super::bounded::Bounded;
 use super::error::ApiError;
 use super::time::WallClock;
 use bytes::Bytes;
@@ -157,6 +158,15 @@ impl Class {
     }
 }
 
+/// Stored responses a gateway keeps.
+const IDEMPOTENCY_MAX: usize = 1_000_000;
+
+/// Session pins a gateway keeps.
+const SESSIONS_MAX: usize = 100_000;
+
+/// How long the empty value stands that ends an entry.
+const ENDED: Duration = Duration::from_secs(1);
+
 #[derive(Serialize, Deserialize)]
 struct Versioned<T> {
     v: u64,
@@ -170,12 +180,24 @@ pub(super) struct State {
     namespace: Arc<str>,
     clock: WallClock,
     last_version: Arc<AtomicU64>,
+    idempotency: Arc<Bounded>,
+    sessions: Arc<Bounded>,
 }
 
 impl State {
     /// State under keys of its own. Gateways of one namespace share it.
     pub(super) fn new(kv: Arc<dyn RingKv>, namespace: &str, clock: WallClock) -> State {
-        State { kv, namespace: namespace.into(), clock, last_version: Arc::default() }
+        let bounded = |class: Class, entries_max| {
+            Arc::new(Bounded::new(entries_max, class.ttl().unwrap_or(Duration::MAX)))
+        };
+        State {
+            kv,
+            namespace: namespace.into(),
+            clock,
+            last_version: Arc::default(),
+            idempotency: bounded(Class::Idempotency, IDEMPOTENCY_MAX),
+            sessions: bounded(Class::Session, SESSIONS_MAX),
+        }
     }
 
     fn key(&self, class: Class, name: &str) -> String {
@@ -211,7 +233,22 @@ impl State {
         let text =
             serde_json::to_vec(&Versioned { v, d: value }).map_err(|e| KvError(e.to_string()))?;
         let key = self.key(class, name);
-        self.kv.set(&key, Bytes::from(text), class.ttl()).await
+        self.kv.set(&key, Bytes::from(text), class.ttl()).await?;
+        self.make_room(class, name, v).await;
+        Ok(())
+    }
+
+    /// Ends the oldest entry of a kind of which there may be so many only.
+    async fn make_room(&self, class: Class, stored: &str, v: u64) {
+        let bounded = match class {
+            Class::Idempotency => &self.idempotency,
+            Class::Session => &self.sessions,
+            _ => return,
+        };
+        if let Some(oldest) = bounded.note(stored, v) {
+            // One that cannot be ended expires.
+            let _ = self.kv.set(&self.key(class, &oldest), Bytes::new(), Some(ENDED)).await;
+        }
     }
 }
 
@@ -243,6 +280,23 @@ mod tests {
         assert!(kv.get("d").await.unwrap().is_empty(), "it would have expired first");
         assert_eq!(kv.get("b").await.unwrap(), ["x"]);
         assert_eq!(kv.get("for ever").await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_oldest_session_leaves_when_there_are_too_many() {
+        let (_, clock) = hand_clock();
+        let mut state = State::new(Arc::new(MemoryKv::new(clock.clone())), "dc1", clock);
+        state.sessions = Arc::new(Bounded::new(2, Duration::from_secs(900)));
+        for (name, value) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
+            state.store(Class::Session, name, &value).await.unwrap();
+        }
+        for (name, value) in [("a", Some(3)), ("b", None), ("c", Some(4))] {
+            assert_eq!(state.load::<u32>(Class::Session, name).await.unwrap(), value, "{name}");
+        }
+        for name in ["1", "2", "3"] {
+            state.store(Class::Task, name, &1).await.unwrap();
+        }
+        assert_eq!(state.load::<u32>(Class::Task, "1").await.unwrap(), Some(1), "no such bound");
     }
 
     struct Replicas(Mutex<Vec<Bytes>>);

@@ -19,6 +19,7 @@
 mod admin;
 mod aliases;
 mod body;
+mod bounded;
 pub mod builtin;
 mod call;
 mod catalogue;
