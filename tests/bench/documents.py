@@ -9,7 +9,8 @@ of one small write at a time; memory the node needs for one batch of 100 MiB.
 import argparse, json, os, socket, socketserver, statistics, subprocess, sys, tempfile
 import threading, time
 
-HOST = "127.0.0.1"
+from common import HOST, free_ports
+
 CONNECTIONS = 4
 BATCHES = [(1, 2000), (100, 400), (10000, 20)]
 LARGE_BYTES = 100 * 1024 * 1024
@@ -57,16 +58,6 @@ def sink(port):
     class Server(socketserver.ThreadingTCPServer):
         allow_reuse_address = daemon_threads = True
     Server((HOST, port), Sink).serve_forever()
-
-
-def free_ports(count):
-    held = [socket.socket() for _ in range(count)]
-    for s in held:
-        s.bind((HOST, 0))
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
-    return ports
 
 
 class Client:

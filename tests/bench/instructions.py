@@ -9,20 +9,12 @@ made for the recorded one alone. More than 3 % above the record is an error. Nee
 """
 import json, os, re, shutil, subprocess, sys
 
+from common import bench_binary
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORD = os.path.join(HERE, "instructions.json")
 CASES = ["get", "set", "get-forwarded", "set-racks", "set-quorum"]
 SLACK = 0.03
-
-
-def build():
-    """The path of the built bench."""
-    out = subprocess.run(["cargo", "bench", "--bench", "dispatch", "--no-run",
-                          "--message-format=json"], check=True, stdout=subprocess.PIPE, text=True)
-    lines = (json.loads(line) for line in out.stdout.splitlines() if line.startswith("{"))
-    paths = [l["executable"] for l in lines
-             if l.get("executable") and l["target"]["name"] == "dispatch"]
-    return paths[-1]
 
 
 def collected(binary, case, requests):
@@ -36,7 +28,7 @@ def main():
     os.chdir(os.path.join(HERE, "..", ".."))
     if not shutil.which("valgrind"):
         sys.exit("valgrind is needed (apt-get install valgrind)")
-    binary = build()
+    binary = bench_binary("dispatch")
     rustc = subprocess.run(["rustc", "--version"], stdout=subprocess.PIPE, text=True).stdout.strip()
     # What a start costs is in both counts.
     counts = {case: (collected(binary, case, 3000) - collected(binary, case, 1000)) // 2000

@@ -7,18 +7,9 @@ it, and the same for a removal.
 """
 import argparse, os, socket, statistics, subprocess, sys, tempfile, time
 
-HOST = "127.0.0.1"
+from common import HOST, free_ports
+
 WRITES = 200
-
-
-def free_ports(count):
-    held = [socket.socket() for _ in range(count)]
-    for s in held:
-        s.bind((HOST, 0))
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
-    return ports
 
 
 class Client:
