@@ -1,5 +1,6 @@
 //! The whole dispatcher for one GET and one SET: from the client's bytes to the datastore's, and
-//! from its reply to the client's; the same forwarded to a peer, and voted on by three racks.
+//! from its reply to the client's; the same forwarded to a peer, and voted on by three racks. And
+//! how long it plans nothing while one of 1,000 peers changes.
 //!
 //! `cargo bench --bench dispatch` times it. `scripts/bench --instructions` counts instructions
 //! instead, which say the same on any machine: it runs the built bench as
@@ -9,10 +10,11 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use criterion::Criterion;
+use criterion::{BatchSize, Criterion};
 use torc::dispatch::failure::Cause;
 use torc::dispatch::view::{NodeState, Now, Settings, View};
 use torc::dispatch::{ClientId, ClientKind, Conn, Dispatcher, Event, Target};
+use torc::hash::{HashType, map_hash};
 use torc::proto::dnode::{
     DATA_PLAIN, HeaderDecoder, HeaderLimits, MsgType, VERSION_TORC, put_header,
 };
@@ -63,11 +65,15 @@ fn view(case: Case) -> Arc<View> {
         is_local: i == 0,
         is_torc: true,
     };
+    view_of((0..count).map(peer).collect(), case.level)
+}
+
+fn view_of(peers: Vec<Peer>, level: Consistency) -> Arc<View> {
     Arc::new(View {
-        topology: Topology::build((0..count).map(peer).collect()).expect("a ring"),
+        topology: Topology::build(peers).expect("a ring"),
         hasher: Default::default(),
-        read: case.level,
-        write: case.level,
+        read: level,
+        write: level,
         buckets: Default::default(),
         state: NodeState::Normal,
         affinity: None,
@@ -167,6 +173,48 @@ impl Lab {
     }
 }
 
+/// 1,000 peers of 64 tokens in 3 racks; the last of them listens on `port`.
+fn large_ring(port: u16) -> Arc<View> {
+    let token = |i: usize, v: usize| map_hash(HashType::Murmur, format!("{i}-{v}").as_bytes());
+    let peer = |i: usize| Peer {
+        id: PeerId(i as u32),
+        name: format!("n{i}"),
+        host: format!("10.0.{}.{}", i / 250, i % 250),
+        port: if i == 999 { port } else { 8101 },
+        dc: "dc".into(),
+        rack: format!("r{}", i % 3),
+        tokens: (0..64).map(|v| token(i, v)).collect(),
+        state: PeerState::Normal,
+        reachable: true,
+        is_local: i == 0,
+        is_torc: true,
+    };
+    view_of((0..1000).map(peer).collect(), Consistency::DcOne)
+}
+
+/// What a worker does when a peer moved: the new snapshot is taken, the old one dropped by its
+/// last holder, and the links are renewed. No request is planned meanwhile.
+fn peer_change(criterion: &mut Criterion) {
+    let mut node = Dispatcher::new(0, large_ring(8101), None);
+    let mut port = 8101;
+    criterion.benchmark_group("dispatch").sample_size(20).bench_function(
+        "one of 1,000 x 64 peers moves",
+        |b| {
+            b.iter_batched(
+                || {
+                    port ^= 1;
+                    large_ring(port)
+                },
+                |view| {
+                    node.set_view(view);
+                    while node.poll_event().is_some() {}
+                },
+                BatchSize::PerIteration,
+            );
+        },
+    );
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if let [_, count, name, requests, ..] = &args[..]
@@ -182,5 +230,6 @@ fn main() {
         let mut lab = Lab::new(case);
         criterion.bench_function(&format!("dispatch/{name}"), |b| b.iter(|| lab.round()));
     }
+    peer_change(&mut criterion);
     criterion.final_summary();
 }
