@@ -6,14 +6,18 @@
 
 #![allow(unsafe_code)]
 
-use crate::ckf::addressing::Address;
+use crate::ckf::addressing::{Address, Addressing};
 use crate::ckf::bucket;
 use crate::ckf::consumer::table::{LANES, Row};
+use crate::ckf::hashing::SequenceHash;
 use crate::ckf::sync::{AtomicU64, Ordering};
+
+/// Rows fetched before they are compared: as many cache lines as are under way at once.
+const FETCHED_AHEAD: usize = 12;
 
 /// Tables below this size gain nothing from large pages.
 #[cfg(target_os = "linux")]
-const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
+const HUGE_PAGES_FROM_BYTES: usize = 3 << 20;
 
 /// Asks the processor to bring the cache line of `place` near. A hint without any effect on values.
 #[inline(always)]
@@ -96,11 +100,38 @@ impl Kernel {
     }
 }
 
+/// The address of each hash. `out` is as long as `hashes`.
+#[inline]
+pub(crate) fn locate(
+    kernel: Kernel,
+    addressing: &Addressing,
+    hashes: &[SequenceHash],
+    out: &mut [Address],
+) {
+    match kernel {
+        // SAFETY: an `Avx2Proof` exists only where AVX2 was detected.
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2(Avx2Proof(())) if hashes.len() > 1 => unsafe {
+            avx2::locate(addressing, hashes, out);
+        },
+        _ => locate_each(addressing, hashes, out),
+    }
+}
+
+/// Compiled for each kernel.
+#[inline(always)]
+fn locate_each(addressing: &Addressing, hashes: &[SequenceHash], out: &mut [Address]) {
+    for (at, hash) in out.iter_mut().zip(hashes) {
+        *at = addressing.address(*hash);
+    }
+}
+
 /// For each address, the lanes (one bit each) that hold its fingerprint in either bucket.
 ///
-/// `rows` holds `1 << stride_bits` words a bucket. Panics when an address lies outside.
+/// `rows` holds `1 << stride_bits` words a bucket. With `FETCH` they are brought near a few
+/// addresses ahead. Panics when an address lies outside.
 #[inline]
-pub(crate) fn probe(
+pub(crate) fn probe<const FETCH: bool>(
     kernel: Kernel,
     rows: &[Row],
     stride_bits: u32,
@@ -110,27 +141,59 @@ pub(crate) fn probe(
     match (kernel, stride_bits) {
         // SAFETY (both): an `Avx2Proof` exists only where AVX2 was detected.
         #[cfg(target_arch = "x86_64")]
-        (Kernel::Avx2(Avx2Proof(())), 4) => unsafe { avx2::probe::<16>(rows, addresses, masks) },
+        (Kernel::Avx2(Avx2Proof(())), 4) => unsafe {
+            avx2::probe::<16, FETCH>(rows, addresses, masks);
+        },
         #[cfg(target_arch = "x86_64")]
-        (Kernel::Avx2(Avx2Proof(())), 3) => unsafe { avx2::probe::<8>(rows, addresses, masks) },
-        (_, 4) => probe_portable::<16>(rows, addresses, masks),
-        (_, 3) => probe_portable::<8>(rows, addresses, masks),
-        (_, 2) => probe_portable::<4>(rows, addresses, masks),
-        (_, 1) => probe_portable::<2>(rows, addresses, masks),
-        (_, _) => probe_portable::<1>(rows, addresses, masks),
+        (Kernel::Avx2(Avx2Proof(())), 3) => unsafe {
+            avx2::probe::<8, FETCH>(rows, addresses, masks);
+        },
+        (_, 4) => probe_portable::<16, FETCH>(rows, addresses, masks),
+        (_, 3) => probe_portable::<8, FETCH>(rows, addresses, masks),
+        (_, 2) => probe_portable::<4, FETCH>(rows, addresses, masks),
+        (_, 1) => probe_portable::<2, FETCH>(rows, addresses, masks),
+        (_, _) => probe_portable::<1, FETCH>(rows, addresses, masks),
     }
 }
 
-fn probe_portable<const STRIDE: usize>(rows: &[Row], addresses: &[Address], masks: &mut [u16]) {
-    for (at, mask) in addresses.iter().zip(masks) {
-        let a = row::<STRIDE>(rows, at.bucket_a);
-        let b = row::<STRIDE>(rows, at.bucket_b);
-        *mask = 0;
+fn probe_portable<const STRIDE: usize, const FETCH: bool>(
+    rows: &[Row],
+    addresses: &[Address],
+    masks: &mut [u16],
+) {
+    for_each::<STRIDE, FETCH>(rows, addresses, masks, |a, b, fingerprint| {
+        let mut mask = 0;
         for (lane, (a, b)) in a.iter().zip(b).enumerate() {
-            let hit = bucket::contains(a.load(Ordering::Relaxed), at.fingerprint)
-                | bucket::contains(b.load(Ordering::Relaxed), at.fingerprint);
-            *mask |= u16::from(hit) << lane;
+            let hit = bucket::contains(a.load(Ordering::Relaxed), fingerprint)
+                | bucket::contains(b.load(Ordering::Relaxed), fingerprint);
+            mask |= u16::from(hit) << lane;
         }
+        mask
+    });
+}
+
+/// Sets each mask to what `compare` finds in both rows of its address.
+#[inline(always)]
+fn for_each<const STRIDE: usize, const FETCH: bool>(
+    rows: &[Row],
+    addresses: &[Address],
+    masks: &mut [u16],
+    compare: impl Fn(&[AtomicU64; STRIDE], &[AtomicU64; STRIDE], u16) -> u16,
+) {
+    let fetch = |at: &Address| {
+        prefetch_row(rows, STRIDE.trailing_zeros(), at.bucket_a());
+        prefetch_row(rows, STRIDE.trailing_zeros(), at.bucket_b());
+    };
+    if FETCH {
+        addresses.iter().take(FETCHED_AHEAD).for_each(fetch);
+    }
+    for (index, (at, mask)) in addresses.iter().zip(masks).enumerate() {
+        if FETCH && let Some(next) = addresses.get(index + FETCHED_AHEAD) {
+            fetch(next);
+        }
+        let a = row::<STRIDE>(rows, at.bucket_a());
+        let b = row::<STRIDE>(rows, at.bucket_b());
+        *mask = compare(a, b, at.fingerprint());
     }
 }
 
@@ -145,7 +208,7 @@ fn row<const STRIDE: usize>(rows: &[Row], bucket: u32) -> &[AtomicU64; STRIDE] {
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Address, AtomicU64, Row, row};
+    use super::{Address, Addressing, AtomicU64, Row, SequenceHash, for_each, locate_each};
     use std::arch::asm;
     use std::arch::x86_64::{
         __m128i, __m256i, _mm256_castsi256_ps, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32,
@@ -153,24 +216,28 @@ mod avx2 {
         _mm256_set1_epi16, _mm256_setzero_si256,
     };
 
+    /// See [`super::locate`].
+    #[target_feature(enable = "avx2")]
+    pub(super) fn locate(addressing: &Addressing, hashes: &[SequenceHash], out: &mut [Address]) {
+        locate_each(addressing, hashes, out);
+    }
+
     /// See [`super::probe`]. `STRIDE` is 8 or 16.
     #[target_feature(enable = "avx2")]
-    pub(super) fn probe<const STRIDE: usize>(
+    pub(super) fn probe<const STRIDE: usize, const FETCH: bool>(
         rows: &[Row],
         addresses: &[Address],
         masks: &mut [u16],
     ) {
         const { assert!(STRIDE == 8 || STRIDE == 16) };
-        for (at, mask) in addresses.iter().zip(masks) {
-            let a = row::<STRIDE>(rows, at.bucket_a);
-            let b = row::<STRIDE>(rows, at.bucket_b);
-            let wanted = _mm256_set1_epi16(at.fingerprint as i16);
+        for_each::<STRIDE, FETCH>(rows, addresses, masks, |a, b, fingerprint| {
+            let wanted = _mm256_set1_epi16(fingerprint as i16);
             let mut absent = absent_lanes::<STRIDE, 0, 1, 2, 3>(a, b, wanted);
             if STRIDE == 16 {
                 absent |= absent_lanes::<16, 4, 5, 6, 7>(wide(a), wide(b), wanted) << 8;
             }
-            *mask = !absent as u16 & ((1u32 << STRIDE) - 1) as u16;
-        }
+            !absent as u16 & ((1u32 << STRIDE) - 1) as u16
+        });
     }
 
     /// A row of sixteen as what it is.
@@ -248,6 +315,7 @@ mod avx2 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ckf::format::CkfFormat;
     use proptest::prelude::*;
 
     proptest! {
@@ -275,17 +343,41 @@ mod tests {
                 .map(|(fingerprint, a, b)| Address::new(fingerprint, a % buckets, b % buckets))
                 .collect();
             let mut portable = vec![0; addresses.len()];
-            probe(Kernel::Portable, &rows, stride_bits, &addresses, &mut portable);
-            let mut best = vec![0; addresses.len()];
-            probe(Kernel::detect(), &rows, stride_bits, &addresses, &mut best);
-            prop_assert_eq!(&best, &portable);
+            probe::<false>(Kernel::Portable, &rows, stride_bits, &addresses, &mut portable);
+            for fetch in [false, true] {
+                let mut best = vec![0; addresses.len()];
+                let best_kernel = match fetch {
+                    false => probe::<false>,
+                    true => probe::<true>,
+                };
+                best_kernel(Kernel::detect(), &rows, stride_bits, &addresses, &mut best);
+                prop_assert_eq!(&best, &portable);
+            }
             for (at, mask) in addresses.iter().zip(portable) {
                 for lane in 0..1 << stride_bits {
                     let word = |bucket: u32| packed[((bucket as usize) << stride_bits) + lane];
-                    let held = bucket::contains(word(at.bucket_a), at.fingerprint)
-                        || bucket::contains(word(at.bucket_b), at.fingerprint);
+                    let held = bucket::contains(word(at.bucket_a()), at.fingerprint())
+                        || bucket::contains(word(at.bucket_b()), at.fingerprint());
                     prop_assert_eq!(mask >> lane & 1 == 1, held);
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn kernels_find_the_same_places(
+            hashes in prop::collection::vec(any::<u64>().prop_map(SequenceHash), 0..70),
+            seed: u64,
+            bits in 1u32..25,
+        ) {
+            let addressing = Addressing::new(&CkfFormat::new(seed, 1 << bits).unwrap());
+            let one_by_one: Vec<Address> =
+                hashes.iter().map(|hash| addressing.address(*hash)).collect();
+            for kernel in [Kernel::Portable, Kernel::detect()] {
+                let mut found = vec![Address::default(); hashes.len()];
+                locate(kernel, &addressing, &hashes, &mut found);
+                prop_assert_eq!(&found, &one_by_one);
             }
         }
     }

@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use super::Shared;
-use crate::ckf::bucket::BucketImage;
+use crate::ckf::bucket::{self, BucketImage};
 use crate::ckf::failure::{Action, Commit, Disposition, Recovery};
 use crate::ckf::identity::{LaneLease, ProducerIdentity};
 use crate::ckf::publication::{CkfDelta, CkfSnapshot, DrainMarker};
@@ -207,12 +207,19 @@ pub struct LaneIngestor {
     installed: Option<u64>,
     /// One bit a bucket, all clear between deltas: finds buckets that appear twice.
     seen: Vec<u64>,
+    /// Slots in use, whether the lane answers or not.
+    occupied: u64,
 }
 
 impl LaneIngestor {
     pub(super) fn new(shared: Arc<Shared>, lane: u8) -> LaneIngestor {
-        let seen = vec![0; shared.table.buckets().div_ceil(64)];
-        LaneIngestor { shared, lane, assignment: None, last_epoch: None, installed: None, seen }
+        let buckets = shared.table.buckets();
+        let seen = vec![0; buckets.div_ceil(64)];
+        // Of whoever had the lane before.
+        let words = (0..buckets as u32).map(|bucket| shared.table.load(lane, bucket));
+        let occupied = words.map(|word| u64::from(bucket::occupied(word))).sum();
+        let (assignment, last_epoch, installed) = (None, None, None);
+        LaneIngestor { shared, lane, assignment, last_epoch, installed, seen, occupied }
     }
 
     /// The lane's number.
@@ -223,6 +230,11 @@ impl LaneIngestor {
     /// The sequence the lane answers from; none while it does not answer.
     pub fn installed_sequence(&self) -> Option<u64> {
         self.installed
+    }
+
+    /// Slots of the lane in use.
+    pub fn occupied_slots(&self) -> u64 {
+        self.occupied
     }
 
     /// The current lease.
@@ -272,9 +284,7 @@ impl LaneIngestor {
         if let Err(fault) = self.check_delta(delta, installed) {
             return self.deactivate(fault);
         }
-        for image in &delta.images {
-            self.shared.table.store(self.lane, image.bucket, image.word);
-        }
+        delta.images.iter().for_each(|image| self.put(image.bucket, image.word));
         self.installed = Some(delta.sequence);
         LaneOutcome::DeltaApplied { sequence: delta.sequence, images: delta.images.len() }
     }
@@ -336,9 +346,14 @@ impl LaneIngestor {
     /// Writes part of a checked snapshot. The lane must not answer.
     pub(in crate::ckf) fn write_words(&mut self, first_bucket: u32, words: &[u64]) {
         debug_assert!(self.installed.is_none());
-        for (bucket, word) in (first_bucket..).zip(words) {
-            self.shared.table.store(self.lane, bucket, *word);
-        }
+        (first_bucket..).zip(words).for_each(|(bucket, word)| self.put(bucket, *word));
+    }
+
+    fn put(&mut self, bucket: u32, word: u64) {
+        let before = self.shared.table.load(self.lane, bucket);
+        self.shared.table.store(self.lane, bucket, word);
+        self.occupied += u64::from(bucket::occupied(word));
+        self.occupied -= u64::from(bucket::occupied(before));
     }
 
     /// Lets queries see the lane, whose words are complete.

@@ -198,7 +198,7 @@ impl GlobalCkfIndexer {
         assert_eq!(hashes.len(), masks.len());
         let ready = self.shared.table.ready();
         for (hashes, masks) in hashes.chunks(PROBE_RUN).zip(masks.chunks_mut(PROBE_RUN)) {
-            self.shared.probe_run(hashes.iter().copied(), masks);
+            self.shared.probe_run(hashes, masks);
             masks.iter_mut().for_each(|mask| *mask &= ready);
         }
         ready
@@ -252,8 +252,8 @@ impl Shared {
 
     /// At most [`PROBE_RUN`] hashes.
     #[inline]
-    fn probe_run(&self, hashes: impl Iterator<Item = SequenceHash>, masks: &mut [u16]) {
-        match masks.len() {
+    fn probe_run(&self, hashes: &[SequenceHash], masks: &mut [u16]) {
+        match hashes.len() {
             0..=1 => self.probe_up_to::<1>(hashes, masks),
             2..=4 => self.probe_up_to::<4>(hashes, masks),
             5..=16 => self.probe_up_to::<16>(hashes, masks),
@@ -262,20 +262,37 @@ impl Shared {
         }
     }
 
-    /// Addresses first, so that their rows are under way together.
     #[inline]
-    fn probe_up_to<const MAX: usize>(
+    fn probe_up_to<const MAX: usize>(&self, hashes: &[SequenceHash], masks: &mut [u16]) {
+        let mut addresses = [Address::default(); MAX];
+        self.table.probe(hashes, &mut addresses[..hashes.len()], masks);
+    }
+
+    /// The hashes at `positions` of a chain; at most [`PROBE_RUN`] of them.
+    #[inline]
+    fn probe_positions(&self, chain: &[SequenceHash], positions: &[usize], masks: &mut [u16]) {
+        match positions.len() {
+            0..=1 => self.probe_picked::<1>(chain, positions, masks),
+            2..=4 => self.probe_picked::<4>(chain, positions, masks),
+            5..=16 => self.probe_picked::<16>(chain, positions, masks),
+            17..=32 => self.probe_picked::<32>(chain, positions, masks),
+            _ => self.probe_picked::<PROBE_RUN>(chain, positions, masks),
+        }
+    }
+
+    #[inline]
+    fn probe_picked<const MAX: usize>(
         &self,
-        hashes: impl Iterator<Item = SequenceHash>,
+        chain: &[SequenceHash],
+        positions: &[usize],
         masks: &mut [u16],
     ) {
-        debug_assert!(masks.len() <= MAX);
-        let mut addresses = [Address::default(); MAX];
-        for (at, hash) in addresses.iter_mut().zip(hashes) {
-            *at = self.table.address(hash);
-            self.table.prefetch(*at);
+        let mut picked = [SequenceHash(0); MAX];
+        let picked = &mut picked[..positions.len()];
+        for (hash, position) in picked.iter_mut().zip(positions) {
+            *hash = chain[*position];
         }
-        self.table.probe(&addresses[..masks.len()], masks);
+        self.probe_up_to::<MAX>(picked, masks);
     }
 }
 
@@ -291,8 +308,7 @@ impl Presence for Known<'_> {
     }
 
     fn probe(&mut self, positions: &[usize], masks: &mut [u16]) {
-        let hashes = positions.iter().map(|position| self.chain[*position]);
-        self.shared.probe_run(hashes, masks);
+        self.shared.probe_positions(self.chain, positions, masks);
     }
 }
 
@@ -314,7 +330,6 @@ impl Presence for Rolling<'_> {
             let block = self.blocks[self.chain.len()];
             self.chain.push(SequenceHash::after(self.chain.last().copied(), block));
         }
-        let hashes = positions.iter().map(|position| self.chain[*position]);
-        self.shared.probe_run(hashes, masks);
+        self.shared.probe_positions(self.chain, positions, masks);
     }
 }

@@ -12,6 +12,7 @@
 use crate::ckf::addressing::{Address, Addressing};
 use crate::ckf::alloc::{self, OutOfMemory};
 use crate::ckf::format::CkfFormat;
+use crate::ckf::hashing::SequenceHash;
 use crate::ckf::simd::{self, Kernel};
 use crate::ckf::sync::{AtomicU16, AtomicU64, Ordering};
 
@@ -109,25 +110,23 @@ impl LaneTable {
         self.cell(lane, bucket).load(Ordering::Relaxed)
     }
 
-    /// Where a hash lies.
+    /// The lanes that hold each of the hashes, ready or not. `addresses` is room for as many.
     #[inline]
-    pub(super) fn address(&self, hash: crate::ckf::hashing::SequenceHash) -> Address {
-        self.addressing.address(hash)
-    }
-
-    /// Brings both rows of an address near.
-    #[inline]
-    pub(super) fn prefetch(&self, at: Address) {
-        if self.is_large {
-            simd::prefetch_row(&self.rows, self.stride_bits, at.bucket_a);
-            simd::prefetch_row(&self.rows, self.stride_bits, at.bucket_b);
+    pub(super) fn probe(
+        &self,
+        hashes: &[SequenceHash],
+        addresses: &mut [Address],
+        masks: &mut [u16],
+    ) {
+        simd::locate(self.kernel, &self.addressing, hashes, addresses);
+        match self.is_large {
+            true => {
+                simd::probe::<true>(self.kernel, &self.rows, self.stride_bits, addresses, masks)
+            }
+            false => {
+                simd::probe::<false>(self.kernel, &self.rows, self.stride_bits, addresses, masks);
+            }
         }
-    }
-
-    /// The lanes that hold each of the addressed fingerprints, ready or not.
-    #[inline]
-    pub(super) fn probe(&self, addresses: &[Address], masks: &mut [u16]) {
-        simd::probe(self.kernel, &self.rows, self.stride_bits, addresses, masks);
     }
 
     #[inline]

@@ -36,6 +36,7 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn new(format: CkfFormat, max_kicks: u32) -> Result<Filter, OutOfMemory> {
         let mut words = alloc::with_capacity(format.buckets())?;
+        simd::advise_huge_pages(&mut words);
         words.resize(format.buckets(), 0);
         Ok(Filter {
             format,
@@ -84,15 +85,17 @@ impl Filter {
 
     #[inline]
     pub(super) fn prefetch(&self, at: Address) {
-        simd::prefetch(&self.words[at.bucket_a as usize]);
-        simd::prefetch(&self.words[at.bucket_b as usize]);
+        simd::prefetch(&self.words[at.bucket_a() as usize]);
+        simd::prefetch(&self.words[at.bucket_b() as usize]);
     }
 
-    #[cfg(test)]
+    /// Whether the fingerprint, of this hash or of one like it, lies in either bucket. If not, the
+    /// hash has no owner.
+    #[inline]
     pub(super) fn contains(&self, at: Address) -> bool {
-        [at.bucket_a, at.bucket_b]
+        [at.bucket_a(), at.bucket_b()]
             .iter()
-            .any(|&index| bucket::contains(self.words[index as usize], at.fingerprint))
+            .any(|&index| bucket::contains(self.words[index as usize], at.fingerprint()))
     }
 
     /// Room in the publication window for `insertions` relocations at their worst.
@@ -108,10 +111,10 @@ impl Filter {
 
     /// Adds one copy. Window room must have been reserved.
     pub(super) fn insert(&mut self, at: Address) -> Result<(), NoPlace> {
-        for index in [at.bucket_a, at.bucket_b] {
+        for index in [at.bucket_a(), at.bucket_b()] {
             let word = self.words[index as usize];
             if let Some(slot) = bucket::first_empty(word) {
-                self.write(index, bucket::set(word, slot, at.fingerprint));
+                self.write(index, bucket::set(word, slot, at.fingerprint()));
                 self.occupied += 1;
                 return Ok(());
             }
@@ -123,9 +126,9 @@ impl Filter {
 
     /// Takes one copy away. Window room must have been reserved.
     pub(super) fn remove(&mut self, at: Address) -> Result<(), Missing> {
-        for index in [at.bucket_a, at.bucket_b] {
+        for index in [at.bucket_a(), at.bucket_b()] {
             let word = self.words[index as usize];
-            if let Some(slot) = bucket::find(word, at.fingerprint) {
+            if let Some(slot) = bucket::find(word, at.fingerprint()) {
                 self.write(index, bucket::set(word, slot, 0));
                 self.occupied -= 1;
                 return Ok(());
@@ -170,8 +173,8 @@ impl Filter {
     /// other bucket, until some bucket has room. Written words are restored when none has.
     fn relocate(&mut self, at: Address) -> Result<(), NoPlace> {
         self.undo.clear();
-        let mut carried = at.fingerprint;
-        let mut index = if self.random.next() & 1 == 0 { at.bucket_a } else { at.bucket_b };
+        let mut carried = at.fingerprint();
+        let mut index = if self.random.next() & 1 == 0 { at.bucket_a() } else { at.bucket_b() };
         for _ in 0..self.max_kicks {
             let word = self.words[index as usize];
             let slot = (self.random.next() % bucket::SLOTS as u64) as usize;
@@ -270,7 +273,7 @@ mod tests {
         insert(&mut filter, 1).unwrap();
         filter.close_window(&mut images).unwrap();
         assert_eq!(images.len(), 1);
-        assert_eq!(images[0].bucket, at.bucket_a);
+        assert_eq!(images[0].bucket, at.bucket_a());
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod filter;
 mod owners;
 mod ownership;
 mod replace;
+mod sources;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -37,7 +38,7 @@ pub use types::{
 
 use self::event::Admission;
 use self::filter::Filter;
-use self::ownership::{Link, Ownership, SourceIdx};
+use self::ownership::{Link, Ownership, SourceIdx, Taken};
 use self::store::StorePlan;
 use super::alloc::{self, OutOfMemory};
 use super::bucket::BucketImage;
@@ -195,6 +196,11 @@ impl DcCkfState {
         self.ownership.unique()
     }
 
+    /// Slots of the filter in use.
+    pub fn occupied_slots(&self) -> usize {
+        self.filter.occupied()
+    }
+
     /// Everything owned, in no useful order.
     pub fn edges(&self) -> impl Iterator<Item = (Source, ExternalId, SequenceHash)> + '_ {
         self.ownership.iter_edges()
@@ -248,35 +254,23 @@ impl DcCkfState {
         }
         ids.iter().for_each(|id| self.ownership.prefetch(source, *id));
         for &id in ids {
-            if let Link::Owned(hash) = self.ownership.link(source, id) {
-                self.ownership.prefetch_hash(hash);
-                self.filter.prefetch(self.filter.address(hash));
-            }
+            let hash = self.ownership.probable_hash(source, id);
+            self.ownership.prefetch_hash(hash);
+            self.filter.prefetch(self.filter.address(hash));
         }
     }
 
     fn remove_one(&mut self, source: SourceIdx, id: ExternalId) -> Result<(), EventError> {
-        match self.ownership.link(source, id) {
-            Link::Owned(hash) => return self.remove_edge(source, id, hash),
-            Link::Omitted(_) => self.ownership.forget_omitted(source, id),
-            Link::Unknown => {}
+        let filter = &mut self.filter;
+        let release = |hash| filter.remove(filter.address(hash)).is_ok();
+        match self.ownership.take(source, id, release) {
+            Taken::Gone => Ok(()),
+            Taken::Kept => Err(EventError::IndexerInvariantViolation),
+            Taken::Unknown => {
+                self.counters.unknown_removals += 1;
+                Ok(())
+            }
         }
-        self.counters.unknown_removals += 1;
-        Ok(())
-    }
-
-    fn remove_edge(
-        &mut self,
-        source: SourceIdx,
-        id: ExternalId,
-        hash: SequenceHash,
-    ) -> Result<(), EventError> {
-        if self.ownership.count(hash) == 1 {
-            let at = self.filter.address(hash);
-            self.filter.remove(at).map_err(|_| EventError::IndexerInvariantViolation)?;
-        }
-        self.ownership.remove(source, id, hash);
-        Ok(())
     }
 
     fn clear(&mut self, source: SourceIdx) -> Option<EventError> {

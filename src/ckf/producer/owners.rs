@@ -1,4 +1,4 @@
-//! The owners of one hash, in the four bytes of its table entry.
+//! The owners of one hash, in the three bytes of its table entry.
 
 use super::ownership::SourceIdx;
 use crate::ckf::hashing::{ExternalId, SequenceHash};
@@ -6,19 +6,33 @@ use crate::ckf::hashing::{ExternalId, SequenceHash};
 /// Most edges one hash can have.
 pub(super) const OWNERS_MAX: u32 = COUNT_MASK;
 
-/// The owners of one hash in four bytes: up to three source numbers, or a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owners(pub(super) u32);
+/// [`Owners`] as a table keeps them.
+pub(super) type OwnerBytes = [u8; 3];
 
-const INLINE: u32 = 1 << 31;
+/// The owners of one hash in 24 bits: up to three source numbers, or a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owners(u32);
+
+const INLINE: u32 = 1 << 23;
 const COUNT_MASK: u32 = INLINE - 1;
-const FIELD_BITS: u32 = 10;
+/// Sources numbered higher than this many bits say are only counted: a datacenter of more than
+/// 126 nodes pays for the others with a lineage entry a key.
+const FIELD_BITS: u32 = 7;
 const FIELD_MASK: u32 = (1 << FIELD_BITS) - 1;
 const FIELDS: u32 = 3;
 /// An inline field without a source.
 const NOBODY: u32 = FIELD_MASK;
 
 impl Owners {
+    pub(super) fn of_bytes([low, middle, high]: OwnerBytes) -> Owners {
+        Owners(u32::from_le_bytes([low, middle, high, 0]))
+    }
+
+    pub(super) fn to_bytes(self) -> OwnerBytes {
+        let [low, middle, high, _] = self.0.to_le_bytes();
+        [low, middle, high]
+    }
+
     pub(super) fn counted(count: u32) -> Owners {
         debug_assert!(count <= OWNERS_MAX);
         Owners(count)

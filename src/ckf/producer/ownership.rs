@@ -1,7 +1,7 @@
 //! Who holds what, exactly: the edges from sources to canonical hashes, and their count a hash.
 //!
 //! Two shapes of content meet here. A ring key names itself (external id = canonical hash), and
-//! its few owners fit into the four bytes of its own table entry: such an edge is *inline*. An
+//! its few owners fit into the three bytes of its own table entry: such an edge is *inline*. An
 //! engine's block has a name of its own, so its edge lies in the source's lineage table, and the
 //! hash keeps only a count. A hash with edges of both kinds, more than three inline owners, or an
 //! owner numbered too high, is turned to the counted form; its inline edges move to the lineages
@@ -12,16 +12,16 @@
 
 use fnv::FnvHashMap;
 
-use super::cells::CellTable;
+use super::cells::{CellTable, Slot};
 use super::event::Source;
-use super::owners::{OWNERS_MAX, Owners};
+use super::owners::{OWNERS_MAX, OwnerBytes, Owners};
+use super::sources::BySource;
+use crate::ckf::addressing::Address;
 use crate::ckf::alloc::{self, OutOfMemory};
 use crate::ckf::hashing::{ExternalId, SequenceHash};
 
-/// Shards of the table of hashes, as a power of two.
-const OWNER_SHARD_BITS: u32 = 8;
-/// Shards of one source's lineage, as a power of two.
-const LINEAGE_SHARD_BITS: u32 = 4;
+/// The owners of each hash.
+type Hashes = CellTable<OwnerBytes, 6>;
 /// A source, as long as it holds something.
 pub(super) type SourceIdx = u32;
 
@@ -51,12 +51,35 @@ pub(super) enum Link {
     Omitted(SequenceHash),
 }
 
+/// An edge to be added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edge {
+    /// What its source calls the block.
+    pub(super) id: ExternalId,
+    pub(super) hash: SequenceHash,
+    /// Where the fingerprint of the hash belongs.
+    pub(super) at: Address,
+    /// The hash is known to have no edge.
+    pub(super) is_first: bool,
+}
+
+/// What became of an edge that was to be taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It is gone.
+    Gone,
+    /// There is none; the name may have been an omitted block's, which is forgotten.
+    Unknown,
+    /// It was the last of its hash, which could not be released: nothing has changed.
+    Kept,
+}
+
 /// All edges of one producer.
 #[derive(Debug)]
 pub(super) struct Ownership {
-    hashes: CellTable<u32, 5>,
+    hashes: Hashes,
     sources: Vec<Option<SourceState>>,
-    by_name: FnvHashMap<Source, SourceIdx>,
+    by_name: BySource<SourceIdx>,
     free: Vec<SourceIdx>,
     edges: usize,
     table_seed: u64,
@@ -66,7 +89,7 @@ pub(super) struct Ownership {
 struct SourceState {
     name: Source,
     /// External id to canonical hash.
-    lineage: CellTable<u64, 7>,
+    lineage: CellTable<u64, 4>,
     /// Edges that lie inline in the table of hashes.
     inline_edges: usize,
     omitted: FnvHashMap<ExternalId, SequenceHash>,
@@ -76,9 +99,9 @@ impl Ownership {
     /// Nothing, with room for `expected` hashes.
     pub(super) fn new(table_seed: u64, expected: usize) -> Result<Ownership, OutOfMemory> {
         Ok(Ownership {
-            hashes: CellTable::with_room(OWNER_SHARD_BITS, table_seed, expected)?,
+            hashes: CellTable::with_room(table_seed, expected)?,
             sources: Vec::new(),
-            by_name: FnvHashMap::default(),
+            by_name: BySource::default(),
             free: Vec::new(),
             edges: 0,
             table_seed,
@@ -114,7 +137,7 @@ impl Ownership {
 
     /// The edges of `hash`.
     pub(super) fn count(&self, hash: SequenceHash) -> u32 {
-        self.hashes.get(hash.0).map_or(0, |owners| Owners(owners).count())
+        self.owners(hash).map_or(0, Owners::count)
     }
 
     /// Brings the table entries of a block near.
@@ -127,6 +150,14 @@ impl Ownership {
         if source.inline_edges > 0 {
             self.hashes.prefetch(id.0);
         }
+    }
+
+    /// The hash `id` stands for, if `source` has an edge of that name; else any.
+    #[inline]
+    pub(super) fn probable_hash(&self, source: SourceIdx, id: ExternalId) -> SequenceHash {
+        let lineage = &self.source(source).lineage;
+        let named = if lineage.len() > 0 { lineage.get(id.0) } else { None };
+        SequenceHash(named.unwrap_or(id.0))
     }
 
     /// Brings the entry of a hash near.
@@ -160,7 +191,7 @@ impl Ownership {
         alloc::reserve(&mut self.free, sources)?;
         let state = SourceState {
             name,
-            lineage: CellTable::new(LINEAGE_SHARD_BITS, self.table_seed)?,
+            lineage: CellTable::new(self.table_seed)?,
             inline_edges: 0,
             omitted: FnvHashMap::default(),
         };
@@ -189,17 +220,25 @@ impl Ownership {
 
     /// What `source` knows as `id`.
     pub(super) fn link(&self, source: SourceIdx, id: ExternalId) -> Link {
+        let inline = || {
+            let owners = self.owners(SequenceHash(id.0))?;
+            owners.holds_inline(source).then_some(Link::Owned(SequenceHash(id.0)))
+        };
+        match self.named_link(source, id) {
+            Link::Unknown if self.source(source).inline_edges > 0 => {
+                inline().unwrap_or(Link::Unknown)
+            }
+            link => link,
+        }
+    }
+
+    /// The same without edges that lie inline.
+    pub(super) fn named_link(&self, source: SourceIdx, id: ExternalId) -> Link {
         let state = self.source(source);
         if state.lineage.len() > 0
             && let Some(canonical) = state.lineage.get(id.0)
         {
             return Link::Owned(SequenceHash(canonical));
-        }
-        if state.inline_edges > 0
-            && let Some(owners) = self.hashes.get(id.0)
-            && Owners(owners).holds_inline(source)
-        {
-            return Link::Owned(SequenceHash(id.0));
         }
         if state.omitted.is_empty() {
             return Link::Unknown;
@@ -209,16 +248,13 @@ impl Ownership {
 
     /// Makes room for these edges of `source`, so that adding them cannot fail. Hashes may change
     /// their form, which nothing outside can see.
-    pub(super) fn reserve(
-        &mut self,
-        source: SourceIdx,
-        edges: &[(ExternalId, SequenceHash)],
-    ) -> Result<(), Unreserved> {
-        self.hashes.reserve(edges.iter().map(|(_, hash)| hash.0))?;
+    pub(super) fn reserve(&mut self, source: SourceIdx, edges: &[Edge]) -> Result<(), Unreserved> {
+        self.hashes.reserve(edges.iter().map(|edge| edge.hash.0))?;
         let count_max = OWNERS_MAX - edges.len().min(OWNERS_MAX as usize) as u32;
         let mut all_inline = true;
-        for &(id, hash) in edges {
-            match self.hashes.get(hash.0).map(Owners) {
+        for &Edge { id, hash, is_first, .. } in edges {
+            let known = if is_first { None } else { self.owners(hash) };
+            match known {
                 None => all_inline &= Owners::first(source, id, hash).is_inline(),
                 Some(owners) if !owners.is_inline() => {
                     if owners.count() > count_max {
@@ -239,7 +275,7 @@ impl Ownership {
         if !all_inline {
             // All ids, because an alias later in the batch can push an inline edge into the
             // lineage.
-            self.source_mut(source).lineage.reserve(edges.iter().map(|(id, _)| id.0))?;
+            self.source_mut(source).lineage.reserve(edges.iter().map(|edge| edge.id.0))?;
         }
         Ok(())
     }
@@ -259,27 +295,29 @@ impl Ownership {
     pub(super) fn add(
         &mut self,
         source: SourceIdx,
-        id: ExternalId,
-        hash: SequenceHash,
+        edge: &Edge,
         place: impl FnOnce() -> bool,
     ) -> bool {
+        let &Edge { id, hash, is_first, .. } = edge;
         debug_assert!(!matches!(self.link(source, id), Link::Owned(_)));
-        let owners = match self.hashes.find(hash.0) {
+        debug_assert!(!is_first || self.hashes.find(hash.0).is_none());
+        let known = if is_first { None } else { self.hashes.find(hash.0) };
+        let owners = match known {
             None => {
                 if !place() {
                     return false;
                 }
                 let owners = Owners::first(source, id, hash);
-                self.hashes.insert(hash.0, owners.0);
+                self.hashes.insert(hash.0, owners.to_bytes());
                 owners
             }
             Some(at) => {
-                let before = Owners(self.hashes.value(at));
+                let before = Owners::of_bytes(self.hashes.value(at));
                 let owners = before.with(source, id, hash).unwrap_or_else(|| {
                     let counted = self.spill(before, hash);
                     Owners::counted(counted.count() + 1)
                 });
-                self.hashes.set_value(at, owners.0);
+                self.hashes.set_value(at, owners.to_bytes());
                 owners
             }
         };
@@ -301,20 +339,38 @@ impl Ownership {
         self.source_mut(source).omitted.insert(id, hash);
     }
 
-    /// Forgets the name of an omitted block.
-    pub(super) fn forget_omitted(&mut self, source: SourceIdx, id: ExternalId) {
-        self.source_mut(source).omitted.remove(&id);
-    }
-
-    /// Takes away an edge that is there.
-    pub(super) fn remove(&mut self, source: SourceIdx, id: ExternalId, hash: SequenceHash) {
-        let state = self.source_mut(source);
-        match state.lineage.find(id.0) {
+    /// Takes away the edge that `source` knows as `id`. When it is its hash's last one, `release`
+    /// is asked to take the fingerprint out of the filter first.
+    pub(super) fn take(
+        &mut self,
+        source: SourceIdx,
+        id: ExternalId,
+        release: impl FnOnce(SequenceHash) -> bool,
+    ) -> Taken {
+        let Ownership { hashes, sources, edges, .. } = self;
+        let state = sources[source as usize].as_mut().expect("a live source");
+        let named = if state.lineage.len() > 0 { state.lineage.find(id.0) } else { None };
+        let hash = SequenceHash(named.map_or(id.0, |at| state.lineage.value(at)));
+        let owned =
+            |at: &Slot| named.is_some() || Owners::of_bytes(hashes.value(*at)).holds_inline(source);
+        let may_be = named.is_some() || state.inline_edges > 0;
+        let found = if may_be { hashes.find(hash.0).filter(owned) } else { None };
+        let Some(at) = found else {
+            debug_assert!(named.is_none(), "an owned hash has an entry");
+            state.omitted.remove(&id);
+            return Taken::Unknown;
+        };
+        match Owners::of_bytes(hashes.value(at)).without(source) {
+            Some(rest) => hashes.set_value(at, rest.to_bytes()),
+            None if release(hash) => hashes.remove(at),
+            None => return Taken::Kept,
+        }
+        match named {
             Some(at) => state.lineage.remove(at),
             None => state.inline_edges -= 1,
         }
-        drop_edge(&mut self.hashes, source, hash);
-        self.edges -= 1;
+        *edges -= 1;
+        Taken::Gone
     }
 
     /// Calls `release` for every edge of `source` with its hash and whether it is that hash's
@@ -329,7 +385,8 @@ impl Ownership {
         state.omitted = FnvHashMap::default();
         state.lineage.retain(|_, canonical| {
             let hash = SequenceHash(canonical);
-            let last = hashes.get(canonical).is_some_and(|owners| Owners(owners).count() == 1);
+            let owners = hashes.get(canonical).map(Owners::of_bytes);
+            let last = owners.is_some_and(|owners| owners.count() == 1);
             if !release(hash, last) {
                 return Some(canonical);
             }
@@ -340,17 +397,17 @@ impl Ownership {
         if state.inline_edges == 0 {
             return;
         }
-        hashes.retain(|canonical, owners| {
-            let owners = Owners(owners);
+        hashes.retain(|canonical, bytes| {
+            let owners = Owners::of_bytes(bytes);
             if !owners.holds_inline(source) {
-                return Some(owners.0);
+                return Some(bytes);
             }
             if !release(SequenceHash(canonical), owners.count() == 1) {
-                return Some(owners.0);
+                return Some(bytes);
             }
             *edges -= 1;
             state.inline_edges -= 1;
-            owners.without(source).map(|owners| owners.0)
+            owners.without(source).map(Owners::to_bytes)
         });
     }
 
@@ -363,7 +420,7 @@ impl Ownership {
             source.lineage.iter().map(edge)
         });
         let inline = self.hashes.iter().flat_map(move |(hash, owners)| {
-            Owners(owners)
+            Owners::of_bytes(owners)
                 .sources()
                 .map(move |idx| (self.source(idx).name, ExternalId(hash), SequenceHash(hash)))
         });
@@ -383,7 +440,8 @@ impl Ownership {
     /// All hashes with their counts, in no useful order.
     #[cfg(test)]
     pub(super) fn iter_counts(&self) -> impl Iterator<Item = (SequenceHash, u32)> + '_ {
-        self.hashes.iter().map(|(hash, owners)| (SequenceHash(hash), Owners(owners).count()))
+        let count = |(hash, owners)| (SequenceHash(hash), Owners::of_bytes(owners).count());
+        self.hashes.iter().map(count)
     }
 
     /// Moves the inline edges of `hash` to the lineages of their sources, where room must have
@@ -396,9 +454,13 @@ impl Ownership {
         }
         let counted = Owners::counted(owners.count());
         if let Some(at) = self.hashes.find(hash.0) {
-            self.hashes.set_value(at, counted.0);
+            self.hashes.set_value(at, counted.to_bytes());
         }
         counted
+    }
+
+    fn owners(&self, hash: SequenceHash) -> Option<Owners> {
+        self.hashes.get(hash.0).map(Owners::of_bytes)
     }
 
     fn source(&self, idx: SourceIdx) -> &SourceState {
@@ -417,10 +479,10 @@ impl SourceState {
 }
 
 /// One edge less for `hash`; the hash goes with its last one.
-fn drop_edge(hashes: &mut CellTable<u32, 5>, source: SourceIdx, hash: SequenceHash) {
+fn drop_edge(hashes: &mut Hashes, source: SourceIdx, hash: SequenceHash) {
     let at = hashes.find(hash.0).expect("an owned hash has an entry");
-    match Owners(hashes.value(at)).without(source) {
-        Some(owners) => hashes.set_value(at, owners.0),
+    match Owners::of_bytes(hashes.value(at)).without(source) {
+        Some(owners) => hashes.set_value(at, owners.to_bytes()),
         None => hashes.remove(at),
     }
 }

@@ -91,11 +91,12 @@ impl DcCkfState {
         hash: SequenceHash,
     ) -> Result<(), OutOfMemory> {
         let idx = self.ownership.enter_source(source)?;
+        let edge = self.edge(id, hash);
         // The old state counted these owners, so they cannot be too many.
-        self.ownership.reserve(idx, &[(id, hash)]).map_err(|_| OutOfMemory)?;
+        self.ownership.reserve(idx, &[edge]).map_err(|_| OutOfMemory)?;
         self.ownership.reserve_omissions(idx, 1)?;
         self.filter.reserve_insertions(1)?;
-        self.admit(idx, id, hash);
+        self.admit(idx, &edge);
         Ok(())
     }
 }

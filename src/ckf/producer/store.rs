@@ -1,6 +1,6 @@
 //! Store events: checked as a whole, then committed block by block.
 
-use super::ownership::{Link, SourceIdx, Unreserved};
+use super::ownership::{Edge, Link, SourceIdx, Unreserved};
 use super::{DcCkfState, EventError, Source, StoredBlock};
 use crate::ckf::alloc::{self, OutOfMemory};
 use crate::ckf::hashing::{ExternalId, SequenceHash};
@@ -8,10 +8,10 @@ use crate::ckf::hashing::{ExternalId, SequenceHash};
 /// Scratch of the event under way; empty between events, its memory is kept.
 #[derive(Debug, Default)]
 pub(super) struct StorePlan {
-    /// Names and hashes of all blocks of the event.
-    chain: Vec<(ExternalId, SequenceHash)>,
+    /// All blocks of the event.
+    chain: Vec<Edge>,
     /// Those that need an edge.
-    candidates: Vec<(ExternalId, SequenceHash)>,
+    candidates: Vec<Edge>,
     seen: SeenIds,
 }
 
@@ -114,26 +114,30 @@ impl DcCkfState {
     ) -> Result<(), EventError> {
         plan.start(blocks.len())?;
         let StorePlan { chain, candidates, seen } = plan;
-        let fetch_ahead = blocks.len() > 1;
         for (id, hash) in blocks {
-            chain.push((id, hash));
-            if fetch_ahead {
-                self.ownership.prefetch(source, id);
-                self.ownership.prefetch_hash(hash);
-                self.filter.prefetch(self.filter.address(hash));
-            }
+            let at = self.filter.address(hash);
+            self.ownership.prefetch(source, id);
+            self.ownership.prefetch_hash(hash);
+            self.filter.prefetch(at);
+            chain.push(Edge { id, hash, at, is_first: false });
         }
-        for (index, &(id, hash)) in chain.iter().enumerate() {
+        for index in 0..chain.len() {
+            // Most blocks are new, and the filter says so at less cost than the tables.
+            let is_first = !self.filter.contains(chain[index].at);
+            let edge = Edge { is_first, ..chain[index] };
             let known = match seen.enter(chain, index) {
-                Some(earlier) => Link::Owned(chain[earlier].1),
-                None => self.ownership.link(source, id),
+                Some(earlier) => Link::Owned(chain[earlier].hash),
+                None if is_first && edge.id.0 == edge.hash.0 => {
+                    self.ownership.named_link(source, edge.id)
+                }
+                None => self.ownership.link(source, edge.id),
             };
             match known {
-                Link::Owned(before) | Link::Omitted(before) if before != hash => {
+                Link::Owned(before) | Link::Omitted(before) if before != edge.hash => {
                     return Err(EventError::InvalidBlockSequence);
                 }
                 Link::Owned(_) => {}
-                Link::Omitted(_) | Link::Unknown => candidates.push((id, hash)),
+                Link::Omitted(_) | Link::Unknown => candidates.push(edge),
             }
         }
         self.ownership.reserve(source, candidates).map_err(|error| match error {
@@ -148,23 +152,31 @@ impl DcCkfState {
     /// Adds the edges. Only a filter without a place can stand in the way of one.
     fn commit(&mut self, plan: &StorePlan, source: SourceIdx) -> Option<EventError> {
         let mut first_error = None;
-        for &(id, hash) in &plan.candidates {
-            if !self.admit(source, id, hash) {
+        for edge in &plan.candidates {
+            if !self.admit(source, edge) {
                 first_error = Some(EventError::CapacityExhausted);
             }
         }
         first_error
     }
 
+    /// An edge as things are now.
+    pub(super) fn edge(&self, id: ExternalId, hash: SequenceHash) -> Edge {
+        let at = self.filter.address(hash);
+        Edge { id, hash, at, is_first: !self.filter.contains(at) }
+    }
+
     /// Adds one edge, or omits the block when the filter has no place for it. Room must have been
     /// reserved.
-    pub(super) fn admit(&mut self, source: SourceIdx, id: ExternalId, hash: SequenceHash) -> bool {
+    pub(super) fn admit(&mut self, source: SourceIdx, edge: &Edge) -> bool {
         let filter = &mut self.filter;
-        let place = || filter.insert(filter.address(hash)).is_ok();
-        if self.ownership.add(source, id, hash, place) {
+        // An earlier block of the same event may have been the first.
+        let edge = Edge { is_first: !filter.contains(edge.at), ..*edge };
+        let place = || filter.insert(edge.at).is_ok();
+        if self.ownership.add(source, &edge, place) {
             return true;
         }
-        self.ownership.omit(source, id, hash);
+        self.ownership.omit(source, edge.id, edge.hash);
         self.counters.capacity_omissions += 1;
         false
     }
@@ -205,11 +217,11 @@ impl SeenIds {
     }
 
     /// Enters the name at `index`; gives the index of an earlier block of that name.
-    fn enter(&mut self, chain: &[(ExternalId, SequenceHash)], index: usize) -> Option<usize> {
+    fn enter(&mut self, chain: &[Edge], index: usize) -> Option<usize> {
         if chain.len() == 1 {
             return None;
         }
-        let id = chain[index].0;
+        let id = chain[index].id;
         let mask = self.slots.len() - 1;
         let mut slot = (id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & mask;
         loop {
@@ -218,7 +230,7 @@ impl SeenIds {
                 self.slots[slot] = (self.stamp, index as u32);
                 return None;
             }
-            if chain[earlier as usize].0 == id {
+            if chain[earlier as usize].id == id {
                 return Some(earlier as usize);
             }
             slot = (slot + 1) & mask;

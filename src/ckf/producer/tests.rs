@@ -184,6 +184,26 @@ fn an_omitted_block_is_unknown_but_its_children_resolve() {
 }
 
 #[test]
+fn more_sources_than_a_hash_can_name_are_counted() {
+    let mut state = producer(1000);
+    // A key of its own each, and one that all of them hold.
+    for worker in 0..300 {
+        let who = source(worker, 0);
+        let keys = [SequenceHash(1000 + worker), SequenceHash(7)].to_vec();
+        apply(&mut state, &RouterEvent::device(who, EventData::Appeared(keys)));
+    }
+    assert_eq!(state.owner_count(SequenceHash(7)), 300);
+    assert_eq!((state.unique_hashes(), state.edges().count()), (301, 600));
+    for worker in (0..300).rev() {
+        let who = source(worker, 0);
+        let applied = apply(&mut state, &RouterEvent::removed_keys(who, [7, 1000 + worker, 9]));
+        assert_eq!((applied.first_error, applied.unknown_removals), (None, 1), "{worker}");
+        assert_eq!(state.owner_count(SequenceHash(7)), worker as u32);
+    }
+    assert_eq!((state.unique_hashes(), state.sizes().occupied_slots), (0, 0));
+}
+
+#[test]
 fn events_about_something_else_do_not_count() {
     let mut state = producer(8);
     let mut event = RouterEvent::stored_key(source(1, 0), 5);

@@ -170,8 +170,8 @@ fn compare(state: &DcCkfState, model: &Model) {
     let addressing = crate::ckf::addressing::Addressing::new(state.format());
     for hash in counts.keys() {
         let at = addressing.address(SequenceHash(*hash));
-        let pair = [at.bucket_a.min(at.bucket_b), at.bucket_a.max(at.bucket_b)];
-        let key = [pair[0].into(), pair[1].into(), at.fingerprint.into()];
+        let pair = [at.bucket_a().min(at.bucket_b()), at.bucket_a().max(at.bucket_b())];
+        let key = [pair[0].into(), pair[1].into(), at.fingerprint().into()];
         *expected.entry(key).or_default() += 1;
     }
     let found: BTreeMap<[u64; 3], u64> =
