@@ -145,6 +145,8 @@ struct Lane<'a> {
     /// Whether it is heard of as well: only then is it used.
     believed: bool,
     age_ms: Option<u64>,
+    /// Part of its filter that is in use.
+    load: Option<f64>,
     state: String,
     from: String,
     incarnation: u64,
@@ -183,6 +185,7 @@ fn about(domain: &Domain, now_ms: u64) -> About<'_> {
             ready: ready & (1 << number) != 0,
             believed: believed & (1 << number) != 0,
             age_ms: of.age_ms(now_ms),
+            load: domain.lane_load(number),
             state: note.state,
             from: note.from,
             incarnation: note.incarnation,

@@ -57,23 +57,35 @@ pub struct Lane {
     pub dc: String,
     /// When its producer was last heard, plus one so that 0 is never.
     heard: AtomicU64,
+    /// The same, even if it said that it does not know everything.
+    hinted: AtomicU64,
     note: Mutex<LaneNote>,
 }
 
 impl Lane {
     /// A lane that was never heard.
     pub fn new(dc: impl Into<String>) -> Lane {
-        Lane { dc: dc.into(), heard: AtomicU64::new(0), note: Mutex::default() }
+        let (heard, hinted) = (AtomicU64::new(0), AtomicU64::new(0));
+        Lane { dc: dc.into(), heard, hinted, note: Mutex::default() }
     }
 
     /// Its producer said something: a snapshot, a delta, a heartbeat.
     pub fn heard(&self, now_ms: u64) {
         self.heard.store(now_ms + 1, Ordering::Relaxed);
+        self.hinted.store(now_ms + 1, Ordering::Relaxed);
     }
 
-    /// Its producer says that it does not know everything, or is gone.
+    /// Its producer says that it does not know everything: what the lane names is there, and more
+    /// may be.
+    pub fn hinted(&self, now_ms: u64) {
+        self.heard.store(0, Ordering::Relaxed);
+        self.hinted.store(now_ms + 1, Ordering::Relaxed);
+    }
+
+    /// Its producer is gone.
     pub fn unheard(&self) {
         self.heard.store(0, Ordering::Relaxed);
+        self.hinted.store(0, Ordering::Relaxed);
     }
 
     /// What is to be told of it.
@@ -89,13 +101,18 @@ impl Lane {
     /// Heard when `other` was: the same lane of an earlier layout.
     pub fn heard_like(&self, other: &Lane) {
         self.heard.store(other.heard.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.hinted.store(other.hinted.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Milliseconds since its producer was heard.
     pub fn age_ms(&self, now_ms: u64) -> Option<u64> {
-        let heard = self.heard.load(Ordering::Relaxed);
-        (heard != 0).then(|| (now_ms + 1).saturating_sub(heard))
+        age_ms(&self.heard, now_ms)
     }
+}
+
+fn age_ms(heard: &AtomicU64, now_ms: u64) -> Option<u64> {
+    let heard = heard.load(Ordering::Relaxed);
+    (heard != 0).then(|| (now_ms + 1).saturating_sub(heard))
 }
 
 /// The lanes of one domain; lane 0 is the own datacenter.
@@ -128,7 +145,18 @@ impl Lanes {
 
     /// Of the `ready` lanes, those heard recently enough to be believed.
     pub fn believed(&self, ready: u16, now_ms: u64) -> u16 {
-        let fresh = |lane: &Lane| lane.age_ms(now_ms).is_some_and(|age| age <= self.stale_after_ms);
+        self.fresh(ready, now_ms, |lane| &lane.heard)
+    }
+
+    /// Of the `ready` lanes, those that are right about what they name, though perhaps not about
+    /// what they do not.
+    pub fn hinting(&self, ready: u16, now_ms: u64) -> u16 {
+        self.fresh(ready, now_ms, |lane| &lane.hinted)
+    }
+
+    fn fresh(&self, ready: u16, now_ms: u64, heard: impl Fn(&Lane) -> &AtomicU64) -> u16 {
+        let fresh =
+            |lane: &Lane| age_ms(heard(lane), now_ms).is_some_and(|age| age <= self.stale_after_ms);
         self.iter()
             .filter(|(number, lane)| ready & (1 << number) != 0 && fresh(lane))
             .fold(0, |mask, (number, _)| mask | 1 << number)
@@ -159,6 +187,14 @@ mod tests {
         assert_eq!(lanes.believed(0b111, 31), 0b010);
         assert_eq!(lanes.believed(0b101, 31), 0);
         assert_eq!(lanes.get(2).unwrap().age_ms(99), None);
+        // A producer that does not know everything is right about what it names.
+        assert_eq!(lanes.hinting(0b111, 31), 0b010);
+        lanes.get(1).unwrap().hinted(31);
+        assert_eq!((lanes.believed(0b111, 31), lanes.hinting(0b111, 61)), (0, 0b010));
+        assert_eq!(lanes.hinting(0b111, 62), 0);
+        lanes.get(1).unwrap().heard(31);
+        lanes.get(1).unwrap().unheard();
+        assert_eq!(lanes.hinting(0b111, 31), 0);
         assert_eq!(lanes.all(), 0b111);
     }
 

@@ -135,6 +135,16 @@ pub(super) mod tests {
     /// A ring of nodes `dc`, one rack each; number `own` is this node, those in `down` are not
     /// reached.
     pub(in crate::affinity) fn ring(dcs: &[&str], own: usize, down: &[usize]) -> Places {
+        ring_of(dcs, own, down, true)
+    }
+
+    /// The same, where the others are known to be torc or are not.
+    pub(in crate::affinity) fn ring_of(
+        dcs: &[&str],
+        own: usize,
+        down: &[usize],
+        known: bool,
+    ) -> Places {
         let peer = |(i, dc): (usize, &&str)| Peer {
             id: PeerId(i as u32),
             name: format!("n{i}"),
@@ -146,7 +156,7 @@ pub(super) mod tests {
             state: PeerState::Normal,
             reachable: !down.contains(&i),
             is_local: i == own,
-            is_torc: true,
+            is_torc: known,
         };
         let peers = dcs.iter().enumerate().map(peer).collect();
         Places::of(&Topology::build(peers).unwrap())

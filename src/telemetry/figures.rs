@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::affinity::Affinity;
 use crate::affinity::domain::{Domain, ProducerReport};
+use crate::affinity::lanes::{Lane, LaneNote};
 use crate::affinity::mesh::PlaneReport;
 use crate::gossip;
 use crate::store::StoreCounters;
@@ -129,26 +130,9 @@ pub fn of_store(c: &StoreCounters) -> Vec<Figure> {
     ]
 }
 
-/// What the affinity plane did, and the state of its lanes. Labels are `domain/datacenter`.
+/// What the affinity plane did, and the state of its lanes.
 pub fn of_affinity(report: &PlaneReport, affinity: &Affinity, now_ms: u64) -> Vec<Figure> {
     let mesh = report.mesh;
-    let lanes = |figure: &dyn Fn(&Domain, u8) -> u64| -> Vec<(String, u64)> {
-        let domains = affinity.domains();
-        let of_domain = |domain: &Arc<Domain>| {
-            let lanes = domain.lanes().iter();
-            let label = |dc: &str| format!("{}/{dc}", domain.name());
-            lanes.map(|(lane, of)| (label(&of.dc), figure(domain, lane))).collect::<Vec<_>>()
-        };
-        domains.flat_map(of_domain).collect()
-    };
-    let note = |domain: &Domain, lane: u8| domain.lanes().get(lane).map(|lane| lane.note());
-    let believed = |domain: &Domain, lane: u8| {
-        let all = domain.lanes().believed(domain.ready_lanes(), now_ms);
-        u64::from(all >> lane & 1)
-    };
-    let gaps = |domain: &Domain, lane: u8| note(domain, lane).map_or(0, |note| note.gaps);
-    let snapshots = |domain: &Domain, lane: u8| note(domain, lane).map_or(0, |n| n.snapshots);
-    let sequence = |domain: &Domain, lane: u8| note(domain, lane).map_or(0, |n| n.sequence);
     let of_state = |figure: &dyn Fn(&ProducerReport) -> u64| -> Vec<(String, u64)> {
         let domains = affinity.domains();
         let held = domains.filter_map(|domain| {
@@ -156,8 +140,8 @@ pub fn of_affinity(report: &PlaneReport, affinity: &Affinity, now_ms: u64) -> Ve
         });
         held.collect()
     };
-    let (lane, domain) = ("lane", "domain");
-    vec![
+    let domain = "domain";
+    let mut figures = vec![
         Figure::gauge("affinity_keys_held", "Keys this node tells of", report.held),
         Figure::gauge(
             "affinity_keys_known",
@@ -173,10 +157,6 @@ pub fn of_affinity(report: &PlaneReport, affinity: &Affinity, now_ms: u64) -> Ve
         Figure::counter("affinity_malformed", "Messages that made no sense", mesh.malformed),
         Figure::counter("affinity_dropped", "Messages dropped, link full", report.dropped),
         Figure::counter("affinity_takeovers", "Generations begun here", mesh.takeovers),
-        Figure::gauges("affinity_lane_believed", "1 while it is used", lane, lanes(&believed)),
-        Figure::gauges("affinity_lane_sequence", "Last change it has", lane, lanes(&sequence)),
-        Figure::counters("affinity_lane_gaps", "Times changes were missed", lane, lanes(&gaps)),
-        Figure::counters("affinity_lane_snapshots", "Filters fetched", lane, lanes(&snapshots)),
         Figure::gauges(
             "affinity_state_keys",
             "Distinct keys or blocks in the exact state kept here",
@@ -189,5 +169,41 @@ pub fn of_affinity(report: &PlaneReport, affinity: &Affinity, now_ms: u64) -> Ve
             domain,
             of_state(&|report| report.counters.capacity_omissions),
         ),
+    ];
+    figures.extend(of_lanes(affinity, now_ms));
+    figures
+}
+
+/// The state of all lanes; labels are `domain/datacenter`.
+fn of_lanes(affinity: &Affinity, now_ms: u64) -> Vec<Figure> {
+    // A lane that was never heard has no age, one without a filter no load.
+    let known = |figure: &dyn Fn(&Domain, u8, &Lane) -> Option<u64>| -> Vec<(String, u64)> {
+        let domains = affinity.domains();
+        let of_domain = |domain: &Arc<Domain>| {
+            let figure = |(number, lane): (u8, &Lane)| {
+                let label = format!("{}/{}", domain.name(), lane.dc);
+                figure(domain, number, lane).map(|value| (label, value))
+            };
+            domain.lanes().iter().filter_map(figure).collect::<Vec<_>>()
+        };
+        domains.flat_map(of_domain).collect()
+    };
+    let noted = |figure: &dyn Fn(LaneNote) -> u64| known(&|_, _, lane| Some(figure(lane.note())));
+    let believed = known(&|domain, number, _| {
+        let all = domain.lanes().believed(domain.ready_lanes(), now_ms);
+        Some(u64::from(all >> number & 1))
+    });
+    let age = known(&|_, _, lane| lane.age_ms(now_ms));
+    let load = known(&|domain, number, _| Some((domain.lane_load(number)? * 100.0) as u64));
+    let (sequence, gaps) = (noted(&|note| note.sequence), noted(&|note| note.gaps));
+    let snapshots = noted(&|note| note.snapshots);
+    let lane = "lane";
+    vec![
+        Figure::gauges("affinity_lane_believed", "1 while it is used", lane, believed),
+        Figure::gauges("affinity_lane_age_ms", "Since its publisher was heard", lane, age),
+        Figure::gauges("affinity_lane_load_percent", "Part of its filter in use", lane, load),
+        Figure::gauges("affinity_lane_sequence", "Last change it has", lane, sequence),
+        Figure::counters("affinity_lane_gaps", "Times changes were missed", lane, gaps),
+        Figure::counters("affinity_lane_snapshots", "Filters fetched", lane, snapshots),
     ]
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::{Domain, Part, pool};
+use super::{Domain, OWN_LANE, Part, pool};
 use crate::affinity::publication::Delta;
+use crate::ckf::bucket::SLOTS;
 use crate::ckf::consumer::ClaimError;
 use crate::ckf::consumer::lane::{AssignError, LaneFault, LaneIngestor, LaneOutcome};
 use crate::ckf::format::CkfFormat;
@@ -156,6 +157,20 @@ impl Domain {
         let inlets = self.inlets();
         let ingestor = inlets.lanes.get(&lane)?;
         Some((ingestor.assignment()?.0, ingestor.installed_sequence()?))
+    }
+
+    /// How full the filter of a lane is, from 0 to 1; none while there is none. Above 0.9 blocks
+    /// are left out.
+    pub fn lane_load(&self, lane: u8) -> Option<f64> {
+        let slots = (self.format.buckets() * SLOTS) as f64;
+        if lane == OWN_LANE
+            && let Some(load) = self.published_load()
+        {
+            return Some(load);
+        }
+        let inlets = self.inlets();
+        let ingestor = inlets.lanes.get(&lane)?;
+        ingestor.installed_sequence().map(|_| ingestor.occupied_slots() as f64 / slots)
     }
 
     /// Takes a lane that another node published out of answers.

@@ -35,7 +35,7 @@ pub use self::duties::{Duties, StoreLoad};
 pub use self::holder::Part;
 pub use self::inlets::NotInstalled;
 pub use self::journal::News;
-pub(super) use self::state::events_of;
+pub(super) use self::state::{INCARNATION_STEP, events_of};
 
 /// The lane of the own datacenter.
 pub const OWN_LANE: u8 = 0;

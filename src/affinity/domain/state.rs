@@ -9,6 +9,7 @@ use super::{Domain, DomainError, DomainSpec, Kind, NotTaken, OWN_LANE, ProducerR
 use super::{pool, producer_config};
 use crate::affinity::member::Change;
 use crate::affinity::publication::{Cut, Delta, Publication, Subscriber};
+use crate::ckf::bucket::SLOTS;
 use crate::ckf::digest;
 use crate::ckf::identity::{LaneLease, ProducerIdentity};
 use crate::ckf::producer::{Applied, DcCkfState, EventData, EventError, RouterEvent, Source};
@@ -17,6 +18,8 @@ use crate::ckf::producer::{Applied, DcCkfState, EventData, EventError, RouterEve
 const CHANGES_PER_EVENT: usize = 64;
 /// Events of a member published together.
 const EVENTS_PER_BATCH: u32 = 16;
+/// Incarnations of one node are at least so far apart; the rest tells nodes apart.
+pub(in crate::affinity) const INCARNATION_STEP: u64 = 1 << 12;
 /// The only layout of a producer: another size is another domain's format.
 const LAYOUT_GENERATION: u64 = 1;
 
@@ -29,7 +32,7 @@ impl Domain {
         let next = Domain::around(spec, journal, holder, Arc::clone(&self.hears))?;
         let published = lock(&self.holder).producer().map(|producer| producer.identity);
         if let Some(identity) = published {
-            next.publish(identity.producer_incarnation + 1)?;
+            next.publish(identity.producer_incarnation + INCARNATION_STEP)?;
         }
         for (lane, theirs) in self.lanes.iter() {
             let here = next.lanes.iter().find(|(_, ours)| ours.dc == theirs.dc);
@@ -211,6 +214,13 @@ impl Domain {
     /// A part of the published filter, and what was published before it.
     pub fn published_part(&self, first: u32, count: usize) -> Option<Part> {
         lock(&self.holder).producer()?.part(first, count).ok()
+    }
+
+    /// How full the published filter is, from 0 to 1; none when this node does not publish.
+    pub(super) fn published_load(&self) -> Option<f64> {
+        let mut holder = lock(&self.holder);
+        let state = holder.producer()?.adapter.producer();
+        Some(state.occupied_slots() as f64 / (self.format.buckets() * SLOTS) as f64)
     }
 
     /// Figures of the exact state, when this node keeps it.

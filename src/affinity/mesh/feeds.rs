@@ -5,7 +5,7 @@
 //!   Listing 1, 2, .. Listed n   ─▶      collects; with the last one: holds exactly this
 //!   Changes n+1, n+2, ..        ─▶      applies in order
 //!                               ◀─      Applied s: everything up to s
-//!                               ◀─      Begin: session not known, list anew
+//!                               ◀─      Begin s: sessions up to s are over, list anew
 //! ```
 //!
 //! A few batches are on their way at once; what is not answered in time is sent again from the
@@ -85,9 +85,9 @@ impl Sender {
         }
     }
 
-    /// True when `session` is this one: an answer to it is meant.
-    pub(super) fn is_session(&self, session: u64) -> bool {
-        self.session == session
+    /// True when this is `session` or an earlier one.
+    pub(super) fn is_up_to(&self, session: u64) -> bool {
+        self.session <= session
     }
 
     /// The batches to send now. `sure` is whether the member knows what it holds.
@@ -173,10 +173,11 @@ impl Receiver {
             self.listed = false;
         }
         if feed.session != self.session {
-            // A newer session whose beginning is still to come, or was lost with this process.
-            if feed.session > self.session {
-                answer.set_kind(FeedKind::Begin);
-            }
+            // A newer session whose beginning is still to come, or was lost with this process. Or
+            // an older one: a late batch, or its member started anew and its clock went back. Then
+            // all before the one that is known are old.
+            answer.session = feed.session.max(self.session.saturating_sub(1));
+            answer.set_kind(FeedKind::Begin);
             return (Taken::Nothing, answer);
         }
         self.heard_ms = now_ms;
@@ -305,10 +306,12 @@ mod tests {
         let feed = sender.poll(true, 1).remove(0);
         let (taken, answer) = Receiver::default().take(&feed, 1);
         assert_eq!((taken, answer.kind(), answer.session), (Taken::Nothing, FeedKind::Begin, 5));
-        // A late batch of an old session is not answered with that.
+        // A late batch of an old session is no reason to leave the one that is known.
         let mut newer = Receiver::default();
         newer.take(&Sender::new(9, Vec::new()).poll(true, 0)[0], 0);
-        assert_eq!(newer.take(&feed, 1).1.kind(), FeedKind::Unknown);
+        let (taken, answer) = newer.take(&feed, 1);
+        assert_eq!((taken, answer.kind(), answer.session), (Taken::Nothing, FeedKind::Begin, 8));
+        assert!(sender.is_up_to(8) && !Sender::new(9, Vec::new()).is_up_to(8));
     }
 
     proptest! {

@@ -189,7 +189,7 @@ impl Inlet {
             lane.heard(now_ms.saturating_sub(beat.age_ms));
             self.note.state = "in step".to_owned();
         } else {
-            lane.unheard();
+            lane.hinted(now_ms);
             self.note.state = "its publisher does not hear of everything yet".to_owned();
         }
     }

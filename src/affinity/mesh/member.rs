@@ -90,7 +90,7 @@ impl Feeds {
         }
         for slot in holders {
             self.senders.entry(slot).or_insert_with(|| {
-                *session += 1;
+                *session = session.saturating_add(1);
                 Sender::new(*session, (own.listing)())
             });
         }
@@ -112,15 +112,16 @@ impl Feeds {
     }
 
     /// A holder answered a batch.
-    pub(super) fn answered(&mut self, from: u64, session: u64, sequence: Option<u64>, now_ms: u64) {
-        let Some(sender) = self.senders.get_mut(&from) else { return };
-        match sequence {
-            Some(sequence) => sender.applied(session, sequence, now_ms),
-            // It is told everything in a new session.
-            None if sender.is_session(session) => {
-                self.senders.remove(&from);
-            }
-            None => {}
+    pub(super) fn answered(&mut self, from: u64, session: u64, sequence: u64, now_ms: u64) {
+        if let Some(sender) = self.senders.get_mut(&from) {
+            sender.applied(session, sequence, now_ms);
+        }
+    }
+
+    /// For a holder all sessions up to `session` are over: it is told everything in a new one.
+    pub(super) fn begin_anew(&mut self, from: u64, session: u64) {
+        if self.senders.get(&from).is_some_and(|sender| sender.is_up_to(session)) {
+            self.senders.remove(&from);
         }
     }
 

@@ -211,7 +211,7 @@ impl Mesh {
     pub fn rebuild(&mut self, now: MeshTime) -> bool {
         let mut any = false;
         for pools in &mut self.pools {
-            any |= pools.rebuild(&mut self.counters, now);
+            any |= pools.rebuild(self.own, &mut self.counters, now);
         }
         any
     }
@@ -283,20 +283,21 @@ impl Mesh {
         let from = self.places.get(feed.from)?;
         let own_dc = self.places.local()?.dc == from.dc;
         let pools = self.pools.iter_mut().find(|pools| pools.key == feed.domain)?;
-        let answered = |pools: &mut Pools, sequence| {
-            pools.feeds.answered(feed.from, feed.session, sequence, now.mono_ms);
-        };
         match feed.kind() {
-            FeedKind::Applied => answered(pools, Some(feed.sequence)),
-            FeedKind::Begin => answered(pools, None),
+            FeedKind::Applied => {
+                pools.feeds.answered(feed.from, feed.session, feed.sequence, now.mono_ms);
+            }
+            FeedKind::Begin => {
+                // It may be of an earlier life, when this node's clock was ahead.
+                self.session = self.session.max(feed.session.saturating_add(1));
+                pools.feeds.begin_anew(feed.from, feed.session);
+            }
             FeedKind::Listing | FeedKind::Listed | FeedKind::Changes => {
                 // Who does not keep the state says nothing: the member's view will change.
                 if own_dc && from.live && pools.keeps_state(self.own) {
                     let answer = pools.feeds.take(&pools.domain, &feed, now.mono_ms);
                     let (to, key) = (feed.from, pools.key);
-                    if answer.kind() != FeedKind::Unknown {
-                        self.send_feed(to, key, answer);
-                    }
+                    self.send_feed(to, key, answer);
                 }
             }
             FeedKind::Unknown => return None,

@@ -9,7 +9,7 @@ use super::inlet::{Inlet, PART_WORDS, PARTS_AT_ONCE};
 use super::member::{Feeds, OwnHoldings};
 use super::message::{AbroadMsg, ChangeMsg, Feed, Filter, FilterKind};
 use super::{MeshCounters, MeshTime};
-use crate::affinity::domain::{Domain, Duties, Kind, OWN_LANE, Part, dc_id_of};
+use crate::affinity::domain::{Domain, Duties, INCARNATION_STEP, Kind, OWN_LANE, Part, dc_id_of};
 use crate::affinity::lanes::LaneNote;
 use crate::affinity::places::{Places, Posts};
 use crate::affinity::publication::Delta;
@@ -154,24 +154,34 @@ impl Pools {
         }
         if self.domain.is_damaged() {
             tracing::warn!(domain = self.domain.name(), "the exact state is built anew");
-            self.start_anew(counters, now);
+            self.start_anew(own, counters, now);
         }
         if let Err(error) = self.domain.hold() {
             tracing::error!(domain = self.domain.name(), %error, "no exact state");
             return;
         }
         let publisher = posts.is_some_and(|posts| posts.publisher == own);
-        if publisher && (!self.publishes || self.inlets[0].seen() > self.incarnation) {
-            self.publish(counters, now);
+        let begins = !self.publishes && !self.waits_for_strangers(own);
+        let replaced = self.publishes && self.inlets[0].seen() > self.incarnation;
+        if publisher && (begins || replaced) {
+            self.publish(own, counters, now);
         } else if !publisher && self.publishes {
             self.publishes = false;
             self.domain.stand_by();
         }
     }
 
-    fn publish(&mut self, counters: &mut MeshCounters, now: MeshTime) {
-        let above = self.incarnation.max(self.inlets[0].seen()).saturating_add(1);
-        self.incarnation = now.wall_ms.max(above);
+    /// True for a publisher that does not begin: while nodes of its datacenter are not known to
+    /// tell what they hold, nobody would believe it. So one that starts, and does not know yet who
+    /// the others are, does not replace the one among them that publishes.
+    fn waits_for_strangers(&self, own: u64) -> bool {
+        let publisher = self.posts.is_some_and(|posts| posts.publisher == own);
+        publisher && !self.publishes && self.strangers
+    }
+
+    fn publish(&mut self, own: u64, counters: &mut MeshCounters, now: MeshTime) {
+        let seen = self.incarnation.max(self.inlets[0].seen());
+        self.incarnation = incarnation(seen, own, now);
         self.inlets[0].note_seen(self.incarnation);
         counters.takeovers += 1;
         match self.domain.publish(self.incarnation) {
@@ -184,22 +194,22 @@ impl Pools {
     }
 
     /// Begins a new generation, when this node publishes.
-    pub(super) fn rebuild(&mut self, counters: &mut MeshCounters, now: MeshTime) -> bool {
+    pub(super) fn rebuild(&mut self, own: u64, counters: &mut MeshCounters, now: MeshTime) -> bool {
         let publishes = self.publishes;
         if publishes {
-            self.start_anew(counters, now);
+            self.start_anew(own, counters, now);
         }
         publishes
     }
 
-    fn start_anew(&mut self, counters: &mut MeshCounters, now: MeshTime) {
+    fn start_anew(&mut self, own: u64, counters: &mut MeshCounters, now: MeshTime) {
         // Members are asked to begin anew, so what they held need not be taken out one by one.
         self.feeds.forget_members();
         if let Err(error) = self.domain.forget() {
             tracing::error!(domain = self.domain.name(), %error, "no exact state");
         }
         if self.publishes {
-            self.publish(counters, now);
+            self.publish(own, counters, now);
         }
     }
 
@@ -307,6 +317,12 @@ impl Pools {
     fn note_lanes(&self, own: u64) {
         for (lane, inlet) in self.domain.lanes().iter().map(|(_, lane)| lane).zip(&self.inlets) {
             lane.set_note(inlet.note());
+        }
+        if self.waits_for_strangers(own)
+            && let Some(lane) = self.domain.lanes().get(OWN_LANE)
+        {
+            let state = "waits: a node of this datacenter is not known to be torc".to_owned();
+            lane.set_note(LaneNote { state, ..self.inlets[0].note() });
         }
         let published = self.posts.is_some_and(|posts| posts.publisher == own);
         if let (true, Some(publication)) = (published, self.domain.publication()) {
@@ -443,6 +459,14 @@ impl Pools {
             out.push((to.clone(), message));
         }
     }
+}
+
+/// The number of a takeover by node `own`, greater than `seen`: when it happened, then the node.
+/// Two nodes that take over in the same millisecond, each without the other, must not be taken
+/// for one.
+fn incarnation(seen: u64, own: u64, now: MeshTime) -> u64 {
+    let moment = (now.wall_ms * INCARNATION_STEP).max(seen.saturating_add(INCARNATION_STEP));
+    moment / INCARNATION_STEP * INCARNATION_STEP + own % INCARNATION_STEP
 }
 
 /// A message about the filter of a producer.

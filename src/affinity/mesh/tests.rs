@@ -1,6 +1,7 @@
 //! Several nodes with a network between them that loses what it is told to.
 
 mod abroad;
+mod posts;
 
 use super::*;
 use crate::affinity::domain::{Domain, DomainSpec, Part};
@@ -25,6 +26,8 @@ struct World {
     loss: u32,
     /// Pairs that do not hear each other.
     cut: Vec<(usize, usize)>,
+    /// Pairs of different datacenters of which one wrote to the other, the lower first.
+    wan: BTreeSet<(usize, usize)>,
     rng: fastrand::Rng,
     now_ms: u64,
 }
@@ -49,32 +52,35 @@ fn domain(name: &str, kind: Kind, own: &str, number: u64, expected: u64) -> Arc<
     Arc::new(Domain::new(spec).unwrap())
 }
 
+/// A node that starts.
+fn node(number: usize, dc: &str, now_ms: u64) -> Node {
+    let kind = Kind::Blocks { block_size: 4, format: HashFormat::Standard };
+    let keys = Kind::Keys(KeyProtocol::Resp);
+    // Several parts, so that fetches and changes mix.
+    let keys = domain("keys", keys, dc, number as u64, 200_000);
+    let blocks = domain("llm", kind, dc, number as u64, 1000);
+    let affinity = Affinity::new(keys, vec![blocks]);
+    let settings = MeshSettings {
+        seal: ControlSeal::new("test", None),
+        pinned: None,
+        source: Source { worker_id: number as u64 + 1, dp_rank: 0 },
+        rng_seed: number as u64,
+    };
+    let mut mesh = Mesh::new(settings, &affinity, 1, time(now_ms));
+    mesh.set_sure(true);
+    Node { affinity, mesh, dc: dc.to_owned() }
+}
+
 impl World {
     fn new(dcs: &[&'static str]) -> World {
-        let node = |(number, dc): (usize, &&'static str)| {
-            let kind = Kind::Blocks { block_size: 4, format: HashFormat::Standard };
-            let keys = Kind::Keys(KeyProtocol::Resp);
-            // Several parts, so that fetches and changes mix.
-            let keys = domain("keys", keys, dc, number as u64, 200_000);
-            let blocks = domain("llm", kind, dc, number as u64, 1000);
-            let affinity = Affinity::new(keys, vec![blocks]);
-            let settings = MeshSettings {
-                seal: ControlSeal::new("test", None),
-                pinned: None,
-                source: Source { worker_id: number as u64 + 1, dp_rank: 0 },
-                rng_seed: number as u64,
-            };
-            let mut mesh = Mesh::new(settings, &affinity, 1, time(0));
-            mesh.set_sure(true);
-            Node { affinity, mesh, dc: (*dc).to_owned() }
-        };
-        let nodes = dcs.iter().enumerate().map(node).collect();
+        let nodes = dcs.iter().enumerate().map(|(number, dc)| node(number, dc, 0)).collect();
         let mut world = World {
             dcs: dcs.to_vec(),
             nodes,
             down: Vec::new(),
             loss: 0,
             cut: Vec::new(),
+            wan: BTreeSet::new(),
             rng: fastrand::Rng::with_seed(7),
             now_ms: 0,
         };
@@ -109,6 +115,9 @@ impl World {
             for from in 0..self.nodes.len() {
                 while let Some(sent) = self.nodes[from].mesh.poll_transmit() {
                     let to = usize::from(sent.to.port - 8000);
+                    if self.dcs[from] != self.dcs[to] {
+                        self.wan.insert((from.min(to), from.max(to)));
+                    }
                     let cut = self.cut.iter().any(|c| *c == (from, to) || *c == (to, from));
                     let lost = self.rng.u32(0..1000) < self.loss;
                     if !cut && !lost && !self.down.contains(&to) && !self.down.contains(&from) {
