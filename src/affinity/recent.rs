@@ -1,6 +1,6 @@
-//! Keys that the node's store was told to change a moment ago. What was fetched from elsewhere
-//! before such a change must not be stored here after it: a deleted key would be back (decision
-//! I2).
+//! Keys that the node's store was told to delete, or to change otherwise than by storing a value,
+//! a moment ago. What was fetched from elsewhere before must not be stored here after it: a
+//! deleted key would be back (decision I2).
 //!
 //! One number for each of many groups of keys, by their hashes: it takes no lock, its size is
 //! fixed, and a neighbour's change costs a value that is not stored, never one that should not be.
@@ -13,7 +13,7 @@ use crate::ckf::hashing::SequenceHash;
 /// How long a change is remembered, milliseconds.
 pub const REMEMBERED_MS: u64 = 30_000;
 /// Groups of keys.
-const GROUPS: usize = 1 << 16;
+const GROUPS: usize = 1 << 18;
 
 /// Changes of a moment ago, of all workers. Times are milliseconds on one monotonic clock.
 #[derive(Debug, Default)]

@@ -65,8 +65,8 @@ section! {
         /// `all`; or `local_dc`: values of bucket types that are `immutable` are stored in the
         /// writer's datacenter alone, deletes go everywhere. Default: all.
         pub(super) write_replication: WriteReplication = WriteReplication::All,
-        /// Store a value of an immutable key that GET fetched from another datacenter in the own
-        /// one too, until it ends there. Default: false.
+        /// Store values of immutable keys that GET or MGET fetched from another datacenter in the
+        /// own one too, until they end there. Default: false.
         pub(super) backfill: bool = false,
         /// The name of the node that publishes for its datacenter while it lives. Default: one
         /// that all nodes choose alike.

@@ -2,10 +2,10 @@
 //! (`affinity.backfill`, decision I2).
 //!
 //! ```text
-//! coordinator: GET key            ──▶ other datacenter: a value, which its client gets at once
+//! coordinator: GET, MGET          ──▶ other datacenter: values, which its client gets at once
 //!              PEXPIRETIME key    ──▶ the same one: when it ends, or that it is gone
 //!              TORC.BACKFILL ...  ──▶ own owner
-//! own owner:   SET key value NX PXAT end, unless the key was changed here a moment ago
+//! own owner:   SET key value NX PXAT end, unless the key was deleted here a moment ago
 //! ```
 //!
 //! Only keys that have one value for ever are stored so. A delete that the other datacenter has
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::gather::Said;
 use super::plan::Hop;
 use super::route::hash;
-use super::send::{Ask, Parcel};
+use super::send::{Ask, Parcel, stores_values};
 use super::slot::{Envelope, Owner, Stage};
 use super::task::{Next, Part, Task, Written};
 use super::upstream::Ticket;
@@ -25,7 +25,7 @@ use super::view::{Now, View};
 use super::{Dispatcher, Frame, block};
 use crate::proto::args::Args;
 use crate::proto::command::Class;
-use crate::proto::resp::reply::{parse_int, text};
+use crate::proto::resp::reply::{elements, parse_int, text};
 use crate::proto::resp::{encode, table};
 use crate::ring::Consistency;
 use crate::stamp::Stamp;
@@ -34,7 +34,9 @@ use crate::stamp::Stamp;
 pub(super) const NAME: &str = "torc.backfill";
 
 /// Values on their way of one worker at once; more are not stored.
-const IN_FLIGHT_MAX: u32 = 64;
+const IN_FLIGHT_MAX: u32 = 256;
+/// Bytes of them together.
+const BYTES_MAX: usize = 64 << 20;
 /// Larger values are not stored, bytes.
 const VALUE_BYTES_MAX: usize = 16 << 20;
 /// A value that was asked for longer ago is not stored, milliseconds: less than what
@@ -50,6 +52,29 @@ const PART: u16 = 1;
 /// True for a value that is offered.
 pub(super) fn is_offer(args: &Args<'_>) -> bool {
     args.get(0).is_some_and(|name| name.eq_ignore_ascii_case(NAME.as_bytes()))
+}
+
+/// Values on their way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct UnderWay {
+    count: u32,
+    bytes: usize,
+}
+
+impl UnderWay {
+    /// True when so many bytes more may be on their way.
+    fn has_room(self, bytes: usize) -> bool {
+        self.count < IN_FLIGHT_MAX && bytes <= VALUE_BYTES_MAX && self.bytes + bytes <= BYTES_MAX
+    }
+
+    fn begins(&mut self, bytes: usize) {
+        (self.count, self.bytes) = (self.count + 1, self.bytes + bytes);
+    }
+
+    /// The value came to where it goes, or got lost.
+    pub(super) fn ended(&mut self, backfill: &Backfill) {
+        (self.count, self.bytes) = (self.count - 1, self.bytes - backfill.value.len());
+    }
 }
 
 /// A value on its way.
@@ -112,18 +137,34 @@ impl<'a> Offer<'a> {
 }
 
 impl Dispatcher {
-    /// A value of another datacenter was read: begins to store it in this one too.
-    pub(super) fn begin_backfill(
+    /// Values of another datacenter were read: begins to store them in this one too.
+    pub(super) fn backfill_reply(
         &mut self,
         lane: u8,
-        key: &[u8],
+        command: &str,
+        args: &Args<'_>,
         reply: &[u8],
         asked_us: u64,
         now: Now,
     ) {
+        if !self.view.settings.backfill {
+            return;
+        }
+        match command {
+            "get" => self.begin_backfill(lane, &args[1], reply, asked_us, now),
+            "mget" => {
+                for (key, value) in args.iter().skip(1).zip(elements(reply)) {
+                    self.begin_backfill(lane, key, value, asked_us, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_backfill(&mut self, lane: u8, key: &[u8], reply: &[u8], asked_us: u64, now: Now) {
         let view = Arc::clone(&self.view);
-        let wanted = view.settings.backfill && self.backfills < IN_FLIGHT_MAX && stays(&view, key);
-        let value = text(reply).filter(|value| wanted && value.len() <= VALUE_BYTES_MAX);
+        let wanted = |value: &&[u8]| self.backfills.has_room(value.len()) && stays(&view, key);
+        let value = text(reply).filter(wanted);
         let leg = value.and_then(|_| self.other_leg(&view, lane, key));
         let (Some(value), Some(leg)) = (value, leg) else { return };
         let waited_ms = now.mono_us.saturating_sub(asked_us) / 1000;
@@ -135,7 +176,7 @@ impl Dispatcher {
         };
         let stage = Stage::Task(Box::new(Task::Backfill(backfill)));
         let (slot, generation) = self.new_slot(Owner::Nobody, stage, Envelope::default(), now);
-        self.backfills += 1;
+        self.backfills.begins(value.len());
         let ask = Written::command([b"PEXPIRETIME".as_slice(), key].into_iter());
         let parcel = Parcel { frame: &Frame::Small(&ask.bytes), args: ask.args(), stamp: None };
         let ticket = Ticket { dc: PART, ..Ticket::of(slot, generation) };
@@ -192,7 +233,8 @@ impl Dispatcher {
         admitted
     }
 
-    /// The own store is about to run a request: remembers what it changes.
+    /// The own store is about to run a request: remembers what it may take away. Values that are
+    /// stored need no memory: what is offered replaces none, and a key has one value for ever.
     pub(super) fn note_changes(&self, args: &Args<'_>, now: Now) {
         let view = &self.view;
         let Some(affinity) = view.affinity.as_ref().filter(|_| view.settings.backfill) else {
@@ -200,7 +242,7 @@ impl Dispatcher {
         };
         let recent = affinity.keys().recent_writes();
         let note = |args: &Args<'_>| match table::find(args, &view.settings.modules) {
-            Ok(spec) if spec.class_of(args) != Class::Write => {}
+            Ok(spec) if spec.class_of(args) != Class::Write || stores_values(spec.name) => {}
             Ok(spec) => {
                 let keys = spec.keys_of(args).filter_map(|i| args.get(i));
                 let mut any = false;
@@ -242,7 +284,7 @@ fn judge(view: &View, args: &Args<'_>, now: Now) -> Result<Written, &'static str
         return Err("ERR the value was asked for too long ago");
     }
     if !affinity.keys().recent_writes().is_quiet(hash(offer.key), now.mono_ms()) {
-        return Err("ERR the key was changed a moment ago");
+        return Err("ERR the key was deleted a moment ago");
     }
     if offer.end.is_some_and(|end| end <= now.wall_ms()) {
         return Err("ERR the value has ended");

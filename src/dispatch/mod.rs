@@ -204,7 +204,7 @@ pub struct Dispatcher {
     spare_gathers: Vec<Gather>,
     router: route::Router,
     /// Values of other datacenters on their way into this one.
-    backfills: u32,
+    backfills: backfill::UnderWay,
     scripts: Arc<Scripts>,
     clock: Arc<StampClock>,
     store_version: StoreVersion,
@@ -245,7 +245,7 @@ impl Dispatcher {
             pool: output::Pool::default(),
             spare_gathers: Vec::new(),
             router: route::Router::default(),
-            backfills: 0,
+            backfills: backfill::UnderWay::default(),
             scripts: Arc::default(),
             clock: Arc::default(),
             store_version: StoreVersion::default(),

@@ -458,8 +458,12 @@ impl Dispatcher {
         self.recycle(slot.parked.into_buffer());
         match slot.stage {
             Stage::Vote(gather) => self.recycle_gather(gather),
-            Stage::Task(task) if matches!(*task, Task::Backfill(_)) => self.backfills -= 1,
-            Stage::Single | Stage::Parts(_) | Stage::Task(_) | Stage::Done(_) => {}
+            Stage::Task(task) => {
+                if let Task::Backfill(backfill) = *task {
+                    self.backfills.ended(&backfill);
+                }
+            }
+            Stage::Single | Stage::Parts(_) | Stage::Done(_) => {}
         }
     }
 

@@ -3,11 +3,15 @@
 //! Only reads at DC_ONE. What the filters do not know, or a datacenter that cannot be asked, means
 //! the plan as ever, so a fault here costs a hop and never a wrong value:
 //!
-//! - the own datacenter seems to hold the key: its owner is asked; if the key is not there after
-//!   all, another datacenter that seems to hold it is asked once;
+//! - the own datacenter seems to hold the key, or nothing is known of it: its owner is asked; if
+//!   the key is not there after all, others that seem to hold it are asked;
 //! - it does not, another one does: that one's owner is asked; if the key is not there, the filter
-//!   was wrong about it and is not believed for a while, and the own owner answers;
+//!   was wrong about it and is not believed for a while. The next one that seems to hold it is
+//!   asked, in the end the own owner;
 //! - nobody does: the own owner answers the miss.
+//!
+//! A filter whose publisher does not hear of everything yet may be wrong about what it does not
+//! name; what it names is sought there once the own owner does not have it.
 //!
 //! Keys this worker's clients wrote or deleted a moment ago are read as ever: the filters learn of
 //! it later. One request in flight serves all that ask the same at the same time.
@@ -34,13 +38,14 @@ use crate::ckf::hashing::SequenceHash;
 use crate::ckf::ringkey::{KeyProtocol, ring_key_hash};
 use crate::proto::args::Args;
 use crate::proto::command::{KeySpec, Merge};
-use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::reply::is_null;
 use crate::proto::resp::spec::CommandSpec;
 use crate::ring::Consistency;
 
 /// Reads sent to one other datacenter and not answered yet, of one worker; more wait.
 const IN_FLIGHT_MAX: u32 = 256;
+/// Longer requests are read as ever, bytes: they are kept until they are answered.
+const REQUEST_BYTES_MAX: usize = 4 << 20;
 /// The weight of one answer in the mean time of a datacenter's answers is one in so many.
 const MEAN_OF: u32 = 8;
 
@@ -78,12 +83,17 @@ pub(super) struct Choice {
 /// A routed read in its slot.
 #[derive(Debug)]
 pub(super) struct Routed {
-    choice: Choice,
-    /// The second of the two was asked.
-    second: bool,
-    /// An answer of the other datacenter is awaited, since then.
+    /// Another datacenter's answer is awaited, or its turn; else the own one's.
+    asks_other: bool,
+    /// That other one, or the last one asked.
+    lane: u8,
+    /// Other datacenters asked so far, one bit each.
+    tried: u16,
+    /// The own datacenter was asked.
+    own_asked: bool,
+    /// When the other datacenter was asked.
     asked_us: Option<u64>,
-    /// What the first one said.
+    /// The best answer so far.
     kept: Vec<u8>,
     /// It is registered for others that ask the same.
     flight: Option<u64>,
@@ -224,25 +234,26 @@ impl Dispatcher {
         masks.resize(hashes.len(), 0);
         let believed = domain.probe(&hashes, &mut masks, now_ms);
         let lanes = domain.lanes();
+        let hinting = lanes.hinting(u16::MAX, now_ms);
         let cheapest = self.router.cheapest_first(lanes.iter().len() as u8);
         for (hash, mask) in hashes.iter().zip(&masks) {
             let wrong = self.router.wrong.lanes(*hash, now_ms);
             let advice = advise(lanes, *mask, believed, wrong, cheapest.clone(), now_ms);
-            let counters = &mut self.counters;
+            let own_first = || {
+                let holders = mask & hinting & !wrong;
+                let lane = cheapest.clone().find(|lane| holders & (1 << lane) != 0)?;
+                Some(Choice { turn: Turn::Own, lane })
+            };
             choices.push(match advice {
                 Advice::Remote { lane } => Some(Choice { turn: Turn::Other, lane }),
-                Advice::Local(LocalReason::Held) => {
-                    let holders = mask & believed & !wrong;
-                    let lane = cheapest.clone().find(|lane| holders & (1 << lane) != 0);
-                    lane.map(|lane| Choice { turn: Turn::Own, lane })
-                }
+                Advice::Local(LocalReason::Held) => own_first(),
                 Advice::Local(LocalReason::NobodyHolds) => {
-                    counters.affinity_nobody += 1;
+                    self.counters.affinity_nobody += 1;
                     None
                 }
                 Advice::Local(LocalReason::NotKnown) => {
-                    counters.affinity_unknown += 1;
-                    None
+                    self.counters.affinity_unknown += 1;
+                    own_first()
                 }
                 Advice::Local(LocalReason::FalsePositive) => None,
             });
@@ -259,7 +270,7 @@ impl Dispatcher {
         now: Now,
     ) -> bool {
         let (Some(key), Some(spec)) = (ask.key, ask.spec) else { return false };
-        if ask.frame.as_slice().len() >= SHARE_MIN {
+        if ask.frame.as_slice().len() > REQUEST_BYTES_MAX {
             return false;
         }
         if choice.turn == Turn::Own {
@@ -273,7 +284,17 @@ impl Dispatcher {
                 }
             }
         }
-        let Some(leg) = self.other_leg(view, choice.lane, key) else { return false };
+        let leg = match self.other_leg(view, choice.lane, key) {
+            Some(leg) => leg,
+            // It cannot be asked, but another one may hold the key too.
+            None => match self.next_lane(view, &[hash(key)], key, 1 << choice.lane, now) {
+                Some((lane, leg)) => {
+                    choice.lane = lane;
+                    leg
+                }
+                None => return false,
+            },
+        };
         let bytes = ask.frame.as_slice();
         let flight = xxh3_64(bytes);
         if self.join_flight(flight, ask, now) {
@@ -306,9 +327,12 @@ impl Dispatcher {
         slot.request = request;
         slot.tried = tried;
         slot.moves = view.settings.read_fallback && local_racks > 1;
+        let asks_other = choice.turn == Turn::Other;
         slot.routed = Some(Box::new(Routed {
-            choice,
-            second: false,
+            asks_other,
+            lane: choice.lane,
+            tried: u16::from(asks_other) << choice.lane,
+            own_asked: !asks_other,
             asked_us: None,
             kept: Vec::new(),
             flight: None,
@@ -363,6 +387,31 @@ impl Dispatcher {
             }
             Some(_) | None => OwnLeg::Ask(leg),
         }
+    }
+
+    /// Of the other datacenters that seem to hold one of the keys and are not among `tried`, the
+    /// one to ask next, and the owner of `name` in it.
+    fn next_lane(
+        &mut self,
+        view: &View,
+        hashes: &[SequenceHash],
+        name: &[u8],
+        tried: u16,
+        now: Now,
+    ) -> Option<(u8, Leg)> {
+        let domain = view.affinity.as_ref()?.keys();
+        let mut masks = std::mem::take(&mut self.router.masks);
+        masks.clear();
+        masks.resize(hashes.len(), 0);
+        domain.probe(hashes, &mut masks, now.mono_ms());
+        let hinting = domain.lanes().hinting(u16::MAX, now.mono_ms());
+        let wrong = |hash: &SequenceHash| self.router.wrong.lanes(*hash, now.mono_ms());
+        let seem = hashes.iter().zip(&masks).fold(0, |all, (hash, mask)| all | mask & !wrong(hash));
+        self.router.masks = masks;
+        let holders = seem & hinting & !tried & !(1 << OWN_LANE);
+        let lanes = domain.lanes().iter().len() as u8;
+        let mut open = self.router.cheapest_first(lanes).filter(|lane| holders & 1 << lane != 0);
+        open.find_map(|lane| Some((lane, self.other_leg(view, lane, name)?)))
     }
 
     /// The owner of a key in another datacenter.

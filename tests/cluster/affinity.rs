@@ -92,6 +92,45 @@ fn engines_tell_their_blocks_and_routers_ask_for_prompts() {
     assert_eq!(orphan.text(), "ERR the parent block is not known to this source");
 }
 
+/// The example of the README, typed as it stands there.
+#[test]
+fn the_chain_of_the_readme_is_answered_as_it_says() {
+    let readme = include_str!("../../README.md");
+    let section = readme.split_once("### Chains of KV blocks").expect("the section").1;
+    let section = section.split_once("\n## ").expect("the next one").0;
+    let (config, session) = section.split_once("token ids become hashes").expect("a session");
+    let typed = |text: &'static str| text.lines().filter_map(|line| line.strip_prefix("    "));
+    let extra: String = typed(config).map(|line| format!("  {line}\n")).collect();
+    let mut asked: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+    for line in typed(session) {
+        match line.strip_prefix("$ redis-cli ") {
+            Some(command) => asked.push((command.split(' ').collect(), Vec::new())),
+            None => {
+                let printed = line.split('#').next().unwrap_or_default().trim_end();
+                asked.last_mut().expect("a command").1.push(printed);
+            }
+        }
+    }
+    assert!(asked.len() > 8, "{asked:?}");
+    let ring = Ring::start(Layout { dcs: vec![vec![1]], store: Store::Embedded, extra });
+    let mut client = ring.nodes[0].connect();
+    wait_until("the node publishes", || {
+        !words(&mut client, "TORC.PREFIX 1").text().contains("nil")
+    });
+    for (command, printed) in asked {
+        let text = client.call(&command).text();
+        let mut lines: Vec<&str> = text.lines().collect();
+        if command[0] == "TORC.PREFIX" {
+            // How long ago the publisher was heard is another number each time.
+            let age = lines.pop().expect("an age");
+            assert!(age.parse::<u64>().is_ok(), "{command:?}: {text}");
+            assert_eq!(lines, printed[..printed.len() - 1], "{command:?}");
+        } else {
+            assert_eq!(lines, printed, "{command:?}");
+        }
+    }
+}
+
 /// The words for one key by datacenter, sorted by its name.
 fn where_is(client: &mut Client, key: &str) -> Vec<String> {
     let mut words = holding(client, key);

@@ -155,6 +155,40 @@ fn values_are_read_where_they_are_and_absent_ones_nowhere_else() {
     assert!(read(&ring.nodes[1], gone).iter().all(|reply| *reply == Reply::Nil));
 }
 
+#[test]
+fn a_datacenter_that_is_gone_does_not_hide_what_another_one_holds() {
+    let (dcs, extra) = (vec![vec![1], vec![1], vec![1]], EXTRA.to_owned());
+    let mut ring = Ring::start(Layout { dcs, store: Store::Embedded, extra });
+    // Keys so long that a command of many of them is no small one.
+    let long: Vec<String> = (0..600).map(|n| format!("kv/{n:0>60}")).collect();
+    write(&ring.nodes[1], &long);
+    write(&ring.nodes[2], &long);
+    let held = ["dc1 no", "dc2 maybe", "dc3 maybe"];
+    wait_until("both are known to hold them", || {
+        long.iter().all(|key| place(&ring.nodes[0], key) == held)
+    });
+    let page = page(&ring.nodes[0], "GET", "/affinity").1;
+    let loads = page.matches("\"load\":0.0").count();
+    assert_eq!(loads, 4, "of each lane, and of the own exact state: {page}");
+    let age = metric(&ring.nodes[0], "torc_affinity_lane_age_ms{lane=\"keys/dc2\"}");
+    let load = metric(&ring.nodes[0], "torc_affinity_lane_load_percent{lane=\"keys/dc3\"}");
+    assert!(age < 30_000 && (1..10).contains(&load), "{age} ms, {load} %");
+    let mget: Vec<String> = std::iter::once("MGET".to_owned()).chain(long.clone()).collect();
+    let read_many = |node: &Node| {
+        let Reply::Array(values) = node.connect().call(&mget) else { panic!("an array") };
+        for (key, value) in long.iter().zip(values) {
+            assert_eq!(value, bulk(format!("value of {key}")));
+        }
+    };
+    let before = figures(&ring.nodes[0]);
+    read_many(&ring.nodes[0]);
+    assert!((1..4).contains(&since(&ring.nodes[0], before)[0]), "a few requests");
+    // Its filter is believed for a while, but it cannot be asked.
+    ring.nodes[1].kill();
+    assert_right(&ring.nodes[0], &long);
+    read_many(&ring.nodes[0]);
+}
+
 fn publishes(node: &Node) -> bool {
     page(node, "GET", "/affinity").1.contains("\"publishes\":true")
 }
@@ -288,12 +322,25 @@ fn values_that_were_fetched_are_stored_here_too_and_deleted_ones_stay_deleted() 
         assert_eq!(near.connect().call(&["GET", never]), bulk(format!("value of {never}")));
         assert_eq!(since(near, before)[3], 0, "it is read here now");
 
+        // So are those of a command of many keys.
+        let many = &keys("dc2")[10..60];
+        let mget: Vec<String> = std::iter::once("MGET".to_owned()).chain(many.to_vec()).collect();
+        near.connect().call(&mget);
+        wait_until("all are stored here too", || many.iter().all(|key| stored(near, key)));
+
         // Values are fetched on one side while they are deleted on the other.
         let racing = &keys("dc2")[100..1100];
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let get = |key: &String| vec!["GET".to_owned(), key.clone()];
-                all(&mut near.connect(), racing.iter().map(get))
+                let get = |keys: &[String]| match keys {
+                    [key] => vec!["GET".to_owned(), key.clone()],
+                    _ => std::iter::once("MGET".to_owned()).chain(keys.to_vec()).collect(),
+                };
+                let requests = racing.chunks(8).flat_map(|some| {
+                    let (one, rest) = some.split_at(1);
+                    [one, rest].into_iter().filter(|keys| !keys.is_empty()).map(get)
+                });
+                all(&mut near.connect(), requests)
             });
             scope.spawn(|| {
                 let del = |key: &String| vec!["DEL".to_owned(), key.clone()];

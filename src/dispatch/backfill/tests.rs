@@ -41,10 +41,43 @@ fn a_value_read_elsewhere_is_stored_here_until_it_ends_there() {
         }
         assert_eq!((node.replies().as_str(), node.node.in_flight()), ("", 0));
     }
-    assert_eq!((node.node.counters().affinity_backfills, node.node.backfills), (2, 0));
+    assert_eq!(
+        (node.node.counters().affinity_backfills, node.node.backfills),
+        (2, UnderWay::default())
+    );
     // Other keys may have another value tomorrow.
     read(&mut node, "other");
     assert!(node.sent("far").is_empty());
+}
+
+#[test]
+fn each_of_many_values_read_elsewhere_is_stored_here() {
+    let filters = Filters::new();
+    filters.tell(&[], &["kv/a", "kv/b", "kv/c"]);
+    let mut node = node(&filters);
+    node.send("MGET kv/a kv/b kv/c");
+    assert_eq!(node.sent("far"), ["3 MGET kv/a kv/b kv/c"]);
+    let reply = "*3\r\n$1\r\nv\r\n$-1\r\n$2\r\nww\r\n";
+    node.answer("far", reply);
+    assert_eq!(node.sent("far"), ["3 PEXPIRETIME kv/a", "3 PEXPIRETIME kv/c"]);
+    // The own datacenter is asked for the one that was not there.
+    assert_eq!(node.sent("store"), ["MGET kv/a kv/b kv/c"]);
+    node.answer("store", "*3\r\n$-1\r\n$-1\r\n$-1\r\n");
+    assert_eq!(node.replies(), reply);
+    node.answer("far", ":-1\r\n");
+    node.answer("far", ":-1\r\n");
+    assert_eq!(node.sent("store"), ["SET kv/a v NX", "SET kv/c ww NX"]);
+    node.answer("store", "+OK\r\n");
+    node.answer("store", "$-1\r\n");
+    assert_eq!((node.node.backfills, node.node.in_flight()), (UnderWay::default(), 0));
+}
+
+#[test]
+fn values_on_their_way_are_bounded_in_number_and_bytes() {
+    let mut under_way = UnderWay::default();
+    assert!(under_way.has_room(VALUE_BYTES_MAX) && !under_way.has_room(VALUE_BYTES_MAX + 1));
+    (0..BYTES_MAX / VALUE_BYTES_MAX).for_each(|_| under_way.begins(VALUE_BYTES_MAX));
+    assert!(under_way.has_room(0) && !under_way.has_room(1));
 }
 
 #[test]
@@ -53,14 +86,15 @@ fn what_is_lost_on_its_way_is_not_stored_and_not_counted_for_ever() {
     let keys: Vec<String> = (0..IN_FLIGHT_MAX + 3).map(|n| format!("kv/{n}")).collect();
     filters.tell(&[], &keys.iter().map(String::as_str).collect::<Vec<_>>());
     let mut node = node(&filters);
-    keys.iter().for_each(|key| node.send(&format!("GET {key}")));
-    assert_eq!(node.sent("far").len(), keys.len());
-    keys.iter().for_each(|_| node.answer("far", VALUE));
-    assert_eq!(node.replies(), VALUE.repeat(keys.len()));
+    node.send(&format!("MGET {}", keys.join(" ")));
+    assert_eq!(node.sent("far").len(), 1);
+    let reply = format!("*{}\r\n{}", keys.len(), VALUE.repeat(keys.len()));
+    node.answer("far", &reply);
+    assert_eq!(node.replies(), reply);
     assert_eq!(node.sent("far").len(), IN_FLIGHT_MAX as usize);
-    assert_eq!(node.node.backfills, IN_FLIGHT_MAX);
+    assert_eq!(node.node.backfills.count, IN_FLIGHT_MAX);
     node.lose("far");
-    assert_eq!((node.node.backfills, node.node.in_flight()), (0, 0));
+    assert_eq!((node.node.backfills, node.node.in_flight()), (UnderWay::default(), 0));
     assert!(node.sent("store").is_empty());
 }
 
@@ -77,7 +111,7 @@ fn offer(node: &mut Scripted, key: &str, end: i64, begun_ms: u64) -> Result<Stri
 }
 
 #[test]
-fn a_key_that_was_changed_a_moment_ago_does_not_come_back() {
+fn a_key_that_was_deleted_a_moment_ago_does_not_come_back() {
     let filters = Filters::new();
     let mut node = node(&filters);
     let begun = |node: &Scripted| node.now.wall_ms();
@@ -88,7 +122,7 @@ fn a_key_that_was_changed_a_moment_ago_does_not_come_back() {
         assert!(text.contains(word), "{text}");
     };
     // Whoever asked before or after: the other datacenter may not have seen it yet.
-    for line in ["DEL kv/a", "UNLINK kv/a kv/z", "SET kv/a w", "FLUSHALL"] {
+    for line in ["DEL kv/a", "UNLINK kv/a kv/z", "EXPIRE kv/a 1", "FLUSHALL"] {
         node.now.mono_us += 2 * REMEMBERED_MS * 1000;
         node.now.wall_us += 2 * REMEMBERED_MS * 1000;
         let at = begun(&node);
@@ -103,9 +137,11 @@ fn a_key_that_was_changed_a_moment_ago_does_not_come_back() {
         refused(offer(&mut node, "kv/a", -1, at), "a moment ago");
     }
     node.now.mono_us += 2 * REMEMBERED_MS * 1000;
-    // Reads change nothing.
-    let read = Written::command([b"GET".as_slice(), b"kv/a"].into_iter());
-    node.node.note_changes(&read.args(), node.now);
+    // Reads take nothing away, nor do values that are stored.
+    for line in ["GET kv/a", "SET kv/a v", "MSET kv/a v kv/z v"] {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        node.node.note_changes(&Written::command(words.into_iter()).args(), node.now);
+    }
     let at = begun(&node);
     assert!(offer(&mut node, "kv/a", at as i64 + 1, at).is_ok());
     refused(offer(&mut node, "kv/a", at as i64, at), "has ended");

@@ -1,15 +1,16 @@
-//! What comes back for routed reads: the answer, or the reason to ask the second of the two.
+//! What comes back for routed reads: the answer, or the reason to ask somebody else.
 
 use std::sync::Arc;
 
-use super::{Choice, IN_FLIGHT_MAX, Routed, Turn, hash, proves_absence};
+use super::{IN_FLIGHT_MAX, Routed, hash, proves_absence};
 use crate::ckf::hashing::SequenceHash;
 use crate::dispatch::failure::{Cause, Failure, FailureKind, from_reply};
 use crate::dispatch::gather::Said;
+use crate::dispatch::plan::Leg;
 use crate::dispatch::send::rack_bit;
 use crate::dispatch::slot::Slot;
 use crate::dispatch::upstream::Ticket;
-use crate::dispatch::view::Now;
+use crate::dispatch::view::{Now, View};
 use crate::dispatch::{Dispatcher, Frame};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::Merge;
@@ -37,6 +38,11 @@ fn merged(first: &[u8], second: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Hashes of the keys a command reads.
+fn keys_of(spec: &CommandSpec, args: &Args<'_>) -> Vec<SequenceHash> {
+    spec.keys_of(args).filter_map(|i| args.get(i)).map(hash).collect()
+}
+
 /// Hashes of the keys a reply proves to be absent.
 fn absent(spec: &CommandSpec, args: &Args<'_>, reply: &[u8]) -> Vec<SequenceHash> {
     if spec.merge == Merge::Mget && reply.starts_with(b"*") {
@@ -51,6 +57,17 @@ fn absent(spec: &CommandSpec, args: &Args<'_>, reply: &[u8]) -> Vec<SequenceHash
     key().into_iter().filter(|_| proves_absence(spec.name, reply)).collect()
 }
 
+impl Routed {
+    /// A reply about several keys and what was known of them. What the own datacenter holds is
+    /// newer than what others do.
+    fn merged(&self, reply: &[u8]) -> Vec<u8> {
+        match self.asks_other {
+            true => merged(&self.kept, reply),
+            false => merged(reply, &self.kept),
+        }
+    }
+}
+
 impl Dispatcher {
     /// An answer for a routed read. True when it was dealt with here: somebody else was asked, or
     /// the read was answered.
@@ -63,11 +80,11 @@ impl Dispatcher {
         let Some(mut routed) = self.slots[key as usize].routed.take() else { return false };
         let reply = said.bytes().unwrap_or_default();
         let failed = said.bytes().is_none() || from_reply(reply).is_some();
-        let lane = routed.choice.lane;
-        let of_other = routed.asked_us.take().inspect(|asked_us| {
+        let (lane, from_other) = (routed.lane, routed.asks_other);
+        let asked_us = routed.asked_us.take().inspect(|asked_us| {
             self.router.answered(lane, *asked_us, failed, now);
         });
-        if of_other.is_some() {
+        if asked_us.is_some() {
             self.send_waiting(lane, now);
         }
         let request = self.slots[key as usize].request.clone();
@@ -76,29 +93,89 @@ impl Dispatcher {
             return false;
         };
         let args = Args::new(&request, &spans);
-        let absent = absent(spec, &args, reply);
-        if let Some(asked_us) = of_other.filter(|_| !failed) {
-            if spec.name == "get" && absent.is_empty() {
-                self.begin_backfill(lane, &args[1], reply, asked_us, now);
-            }
-            self.count_other(lane, &absent, spec.merge == Merge::Mget, args.len(), now);
+        let many = spec.merge == Merge::Mget && reply.starts_with(b"*");
+        if let Some(asked_us) = asked_us.filter(|_| !failed) {
+            self.backfill_reply(lane, spec.name, &args, reply, asked_us, now);
+            self.count_other(lane, &absent(spec, &args, reply), many, args.len(), now);
         }
-        if routed.second {
-            return self.close_routed(key, routed, spec, (reply, failed), now);
-        }
-        let ask_second = match routed.choice.turn {
-            Turn::Other => failed || is_empty(reply) || !absent.is_empty(),
-            Turn::Own => !failed && !absent.is_empty(),
+        let merged = (many && !routed.kept.is_empty()).then(|| routed.merged(reply));
+        let missing = match failed {
+            true => keys_of(spec, &args),
+            false => absent(spec, &args, merged.as_deref().unwrap_or(reply)),
         };
-        if ask_second {
-            routed.second = true;
-            if !failed {
-                routed.kept = reply.to_vec();
+        let open = match (from_other, failed) {
+            (true, _) => failed || !missing.is_empty() || is_empty(reply),
+            // Another rack of the own datacenter may answer in place of the one that failed.
+            (false, true) => false,
+            (false, false) => !missing.is_empty(),
+        };
+        match merged {
+            Some(merged) => routed.kept = merged,
+            None if open && !failed => routed.kept = reply.to_vec(),
+            None => {}
+        }
+        let view = Arc::clone(&self.view);
+        let next = match open {
+            true => self.next_to_ask(&view, &routed, spec, &args, &missing, now),
+            false => None,
+        };
+        match next {
+            Some(next) => self.ask_next(key, routed, next, (&request[..], args), now),
+            None => self.close_routed(key, routed, many, failed, now),
+        }
+    }
+
+    /// Who may still have what is missing.
+    fn next_to_ask(
+        &mut self,
+        view: &View,
+        routed: &Routed,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+        missing: &[SequenceHash],
+        now: Now,
+    ) -> Option<(Option<u8>, Leg)> {
+        let name = spec.first_key(args).and_then(|i| args.get(i))?;
+        if let Some((lane, leg)) = self.next_lane(view, missing, name, routed.tried, now) {
+            return Some((Some(lane), leg));
+        }
+        if routed.own_asked {
+            return None;
+        }
+        let leg = self.read_leg(view, spec, args, 0)?;
+        self.is_torc(view, leg.peer).then_some((None, leg))
+    }
+
+    /// Asks another datacenter, or the own one. Always true: the read goes on.
+    fn ask_next(
+        &mut self,
+        key: u32,
+        mut routed: Box<Routed>,
+        (lane, leg): (Option<u8>, Leg),
+        (request, args): (&[u8], Args<'_>),
+        now: Now,
+    ) -> bool {
+        let slot = &mut self.slots[key as usize];
+        let place = (key, slot.generation);
+        let frame = Frame::Small(request);
+        match lane {
+            None => {
+                (routed.asks_other, routed.own_asked) = (false, true);
+                slot.tried |= rack_bit(leg.rack);
+                slot.routed = Some(routed);
+                self.send_read(&frame, args, &leg, place, now);
+            }
+            Some(lane) => {
+                (routed.asks_other, routed.lane) = (true, lane);
+                routed.tried |= 1 << lane;
+                slot.routed = Some(routed);
+                self.counters.affinity_second_tries += 1;
+                if self.has_room(lane, place) {
+                    self.send_other(&frame, args, &leg, lane, place, now);
+                }
             }
         }
-        let choice = routed.choice;
-        self.slots[key as usize].routed = Some(routed);
-        ask_second && self.ask_second(key, choice, spec, &request, args, now)
+        true
     }
 
     /// The other datacenter answered: what was not there is remembered.
@@ -126,71 +203,24 @@ impl Dispatcher {
         Some((spec, spans))
     }
 
-    /// Asks the second of the two; false when it cannot be asked: the answer stands.
-    fn ask_second(
-        &mut self,
-        key: u32,
-        choice: Choice,
-        spec: &'static CommandSpec,
-        request: &[u8],
-        args: Args<'_>,
-        now: Now,
-    ) -> bool {
-        let view = Arc::clone(&self.view);
-        let Some(name) = spec.first_key(&args).and_then(|i| args.get(i)) else { return false };
-        let generation = self.slots[key as usize].generation;
-        let frame = Frame::Small(request);
-        match choice.turn {
-            Turn::Own => {
-                let leg = self.other_leg(&view, choice.lane, name);
-                let Some(leg) = leg else { return false };
-                self.counters.affinity_second_tries += 1;
-                if !self.has_room(choice.lane, (key, generation)) {
-                    return true;
-                }
-                self.send_other(&frame, args, &leg, choice.lane, (key, generation), now);
-            }
-            Turn::Other => {
-                let Some(leg) = self.read_leg(&view, spec, &args, 0) else { return false };
-                if !self.is_torc(&view, leg.peer) {
-                    return false;
-                }
-                self.slots[key as usize].tried |= rack_bit(leg.rack);
-                self.send_read(&frame, args, &leg, (key, generation), now);
-            }
-        }
-        true
-    }
-
-    /// Both have answered; false when what came last is the answer.
+    /// Nobody else is asked; false when what came last is the answer.
     fn close_routed(
         &mut self,
         key: u32,
         mut routed: Box<Routed>,
-        spec: &CommandSpec,
-        (reply, failed): (&[u8], bool),
+        many: bool,
+        failed: bool,
         now: Now,
     ) -> bool {
-        let turn = routed.choice.turn;
-        let many = spec.merge == Merge::Mget && reply.starts_with(b"*");
-        let answer = match (turn, failed) {
-            _ if routed.kept.is_empty() => None,
-            (Turn::Own, true) => Some(std::mem::take(&mut routed.kept)),
-            // The own datacenter may still have another rack to ask.
-            (Turn::Other, true) => None,
-            (Turn::Own, false) if many => Some(merged(&routed.kept, reply)),
-            // What the own datacenter holds is newer.
-            (Turn::Other, false) if many => Some(merged(reply, &routed.kept)),
-            (Turn::Own | Turn::Other, false) => None,
-        };
+        // Of the own datacenter another rack may still be asked.
+        let last_stands = if failed { !routed.asks_other } else { !many };
+        let kept = std::mem::take(&mut routed.kept);
         self.slots[key as usize].routed = Some(routed);
-        match answer {
-            Some(answer) => {
-                self.complete(key, Said::Reply(&answer), now);
-                true
-            }
-            None => false,
+        if last_stands || kept.is_empty() {
+            return false;
         }
+        self.complete(key, Said::Reply(&kept), now);
+        true
     }
 
     /// Sends reads that waited for their turn.
@@ -225,8 +255,8 @@ impl Dispatcher {
         let generation = slot.generation;
         let Some(routed) = slot.routed.take() else { return };
         if let Some(asked_us) = routed.asked_us {
-            self.router.answered(routed.choice.lane, asked_us, true, now);
-            self.send_waiting(routed.choice.lane, now);
+            self.router.answered(routed.lane, asked_us, true, now);
+            self.send_waiting(routed.lane, now);
         }
         if let Some(flight) = routed.flight
             && self.router.flights.get(&flight) == Some(&(key, generation))

@@ -12,18 +12,18 @@ use crate::ckf::ringkey::ring_key_domain;
 
 const MISS: &str = "$-1\r\n";
 
-/// The filters of `far` as `near` sees them, with what each of them holds.
+/// The filters of other datacenters as `near` sees them, with what each of them holds.
 pub(in crate::dispatch) struct Filters {
     near: Arc<Domain>,
-    far: Domain,
+    others: Vec<Domain>,
 }
 
-fn domain(own: &str, other: &str, consumer: u64) -> Domain {
+fn domain(datacenters: Vec<String>, consumer: u64) -> Domain {
     let spec = DomainSpec {
         name: "keys".into(),
         id: ring_key_domain([("a", "b")], [("a", "b")]).unwrap(),
         kind: Kind::Keys(KeyProtocol::Resp),
-        datacenters: vec![own.into(), other.into()],
+        datacenters,
         expected: 1000,
         stale_after_ms: 30_000,
         consumer: ConsumerInstanceId(consumer),
@@ -37,23 +37,41 @@ fn domain(own: &str, other: &str, consumer: u64) -> Domain {
 
 impl Filters {
     pub(in crate::dispatch) fn new() -> Filters {
-        let filters =
-            Filters { near: Arc::new(domain("dc1", "dc2", 1)), far: domain("dc2", "dc1", 2) };
+        Filters::of(2)
+    }
+
+    /// So many datacenters, `dc1` the own one.
+    fn of(count: usize) -> Filters {
+        let from = |own: usize| {
+            let names = (0..count).map(|n| format!("dc{}", (own + n) % count + 1));
+            domain(names.collect(), own as u64 + 1)
+        };
+        let filters = Filters { near: Arc::new(from(0)), others: (1..count).map(from).collect() };
+        (1..count).for_each(|lane| filters.tell_of(lane, &[]));
         filters.tell(&[], &[]);
         filters
     }
 
     pub(in crate::dispatch) fn tell(&self, near: &[&str], far: &[&str]) {
-        let source = Source { worker_id: 1, dp_rank: 0 };
-        let stored = |keys: &[&str]| -> Vec<Change> {
-            keys.iter().map(|key| Change::Stored(hash(key.as_bytes()))).collect()
-        };
-        self.near.apply_changes(source, &stored(near), 1000).unwrap();
-        self.far.apply_changes(source, &stored(far), 1000).unwrap();
-        let part = self.far.published_part(0, usize::MAX >> 1).unwrap();
-        self.near.install(1, part.identity, part.sequence, part.words).unwrap();
-        self.near.lanes().get(1).unwrap().heard(1000);
+        store(&self.near, near);
+        self.tell_of(1, far);
     }
+
+    /// Another datacenter holds these keys too.
+    fn tell_of(&self, lane: usize, keys: &[&str]) {
+        let other = &self.others[lane - 1];
+        store(other, keys);
+        let part = other.published_part(0, usize::MAX >> 1).unwrap();
+        self.near.install(lane as u8, part.identity, part.sequence, part.words).unwrap();
+        self.near.lanes().get(lane as u8).unwrap().heard(1000);
+    }
+}
+
+fn store(domain: &Domain, keys: &[&str]) {
+    let source = Source { worker_id: 1, dp_rank: 0 };
+    let stored = |key: &&str| Change::Stored(hash(key.as_bytes()));
+    let changes: Vec<Change> = keys.iter().map(stored).collect();
+    domain.apply_changes(source, &changes, 1000).unwrap();
 }
 
 /// A node of dc1 with a redis store, one other datacenter of one node.
@@ -63,7 +81,8 @@ fn node(filters: &Filters) -> Scripted {
 }
 
 pub(in crate::dispatch) fn node_with(filters: &Filters, settings: Settings) -> Scripted {
-    let peers = ring(&[("n1", "dc1/r1", 0), ("far", "dc2/r1", 0)]);
+    let all = [("n1", "dc1/r1", 0), ("far", "dc2/r1", 0), ("third", "dc3/r1", 0)];
+    let peers = ring(&all[..filters.others.len() + 1]);
     let mut scripted = Scripted::new(peers.clone(), Settings::default());
     let plain = Arc::try_unwrap(view(peers, settings)).expect("nobody else has it");
     let affinity = Some(Arc::new(Affinity::new(Arc::clone(&filters.near), Vec::new())));
@@ -158,6 +177,68 @@ fn a_datacenter_that_fails_means_the_plan_as_ever() {
 }
 
 #[test]
+fn a_filter_that_was_wrong_does_not_hide_who_holds_the_key() {
+    let filters = Filters::of(3);
+    filters.tell_of(1, &["k", "l"]);
+    filters.tell_of(2, &["k", "l"]);
+    let mut node = node(&filters);
+    let value = "$1\r\nv\r\n";
+    node.send("GET k");
+    assert_eq!((node.sent("far"), node.sent("third").len()), (vec!["3 GET k".to_owned()], 0));
+    node.answer("far", MISS);
+    assert_eq!((node.sent("third"), node.sent("store").len()), (vec!["3 GET k".to_owned()], 0));
+    node.answer("third", value);
+    assert_eq!(node.replies(), value);
+    // From now on that one is asked at once, for some time.
+    node.send("MGET k l");
+    assert_eq!(node.sent("third"), ["3 MGET k"]);
+    assert_eq!(node.sent("far"), ["3 MGET l"]);
+    node.answer("third", &format!("*1\r\n{value}"));
+    node.answer("far", &format!("*1\r\n{MISS}"));
+    assert_eq!(node.sent("third"), ["3 MGET l"]);
+    node.answer("third", &format!("*1\r\n{MISS}"));
+    assert_eq!(node.sent("store"), ["MGET l"]);
+    node.answer("store", &format!("*1\r\n{MISS}"));
+    assert_eq!(node.replies(), format!("*2\r\n{value}{MISS}"));
+    assert_eq!(node.node.in_flight(), 0);
+}
+
+#[test]
+fn a_datacenter_that_cannot_be_asked_does_not_hide_another_one() {
+    let filters = Filters::of(3);
+    filters.tell_of(1, &["k", "l"]);
+    filters.tell_of(2, &["k"]);
+    let mut node = node(&filters);
+    node.send("GET k");
+    assert_eq!(node.sent("far").len(), 1);
+    node.lose("far");
+    assert_eq!(node.sent("third"), ["3 GET k"]);
+    node.answer("third", "$1\r\nv\r\n");
+    assert_eq!(node.replies(), "$1\r\nv\r\n");
+    // Known to be lost it is not even tried; what nobody else holds is read as ever.
+    node.send("GET k");
+    assert_eq!(node.sent("third"), ["3 GET k"]);
+    node.answer("third", "$1\r\nv\r\n");
+    assert_eq!(node.replies(), "$1\r\nv\r\n");
+    node.send("GET l");
+    assert_eq!((node.sent("third").len(), node.sent("store").len()), (0, 1));
+}
+
+#[test]
+fn many_long_keys_are_read_where_they_are() {
+    let filters = Filters::new();
+    let keys: Vec<String> = (0..500).map(|n| format!("{n:0>60}")).collect();
+    filters.tell(&[], &keys.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut node = node(&filters);
+    let mget = format!("MGET {}", keys.join(" "));
+    node.send(&mget);
+    assert_eq!((node.sent("far"), node.sent("store").len()), (vec![format!("3 {mget}")], 0));
+    let reply = format!("*500\r\n{}", "$1\r\nv\r\n".repeat(500));
+    node.answer("far", &reply);
+    assert_eq!(node.replies(), reply);
+}
+
+#[test]
 fn lanes_that_are_not_believed_and_other_levels_mean_plain_reads() {
     let filters = Filters::new();
     filters.tell(&[], &["k"]);
@@ -167,6 +248,28 @@ fn lanes_that_are_not_believed_and_other_levels_mean_plain_reads() {
     assert_eq!((node.sent("far").len(), node.sent("store").len()), (0, 1));
     node.answer("store", MISS);
     assert_eq!(node.replies(), MISS);
+    // Of the own one nothing is known: it is asked first, and then who seems to hold the key.
+    filters.tell(&[], &[]);
+    filters.near.lanes().get(0).unwrap().unheard();
+    node.send("GET k");
+    assert_eq!((node.sent("far").len(), node.sent("store").len()), (0, 1));
+    node.answer("store", MISS);
+    assert_eq!(node.sent("far"), ["3 GET k"]);
+    node.answer("far", "$1\r\nv\r\n");
+    assert_eq!(node.replies(), "$1\r\nv\r\n");
+    filters.tell(&[], &[]);
+    // A filter that is not complete is right about what it names, and about nothing else.
+    filters.near.lanes().get(1).unwrap().hinted(1000);
+    node.send("GET other");
+    assert_eq!((node.sent("far").len(), node.sent("store").len()), (0, 1));
+    node.answer("store", MISS);
+    assert_eq!(node.replies(), MISS);
+    node.send("GET k");
+    assert_eq!((node.sent("far").len(), node.sent("store").len()), (0, 1));
+    node.answer("store", MISS);
+    assert_eq!(node.sent("far"), ["3 GET k"]);
+    node.answer("far", "$1\r\nv\r\n");
+    assert_eq!(node.replies(), "$1\r\nv\r\n");
     filters.tell(&[], &[]);
     node.send("TORC.CONSISTENCY DC_EACH_SAFE_QUORUM");
     node.replies();
