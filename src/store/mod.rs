@@ -31,6 +31,7 @@ mod error;
 mod events;
 mod extended;
 mod field_expiry;
+mod follower;
 mod format;
 mod hash_value;
 mod hashes;
@@ -84,6 +85,7 @@ use usage::{SHARDS, Usage};
 use waiters::Woken;
 
 pub use events::PresenceEvent;
+pub use follower::Follower;
 pub use settings::{Eviction, StoreCounters, StoreSettings};
 pub use waiters::WaitToken;
 

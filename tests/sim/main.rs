@@ -10,6 +10,7 @@ mod faults;
 mod members;
 mod network;
 mod node;
+mod planes;
 mod process;
 mod random;
 mod scenarios;

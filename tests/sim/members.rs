@@ -181,14 +181,14 @@ impl World {
     }
 
     /// True when every running node knows `peers` peers and all of them have the same ring.
-    fn converged(&self, peers: usize) -> bool {
+    pub(crate) fn converged(&self, peers: usize) -> bool {
         let views = self.nodes.iter().filter(|n| n.up).map(|n| &n.view.topology);
         let seen: BTreeSet<_> = views.map(|t| (t.digest(), t.peers().len())).collect();
         seen.len() == 1 && seen.iter().all(|(_, known)| *known == peers)
     }
 
     /// Waits for [`World::converged`] and for the links that follow.
-    fn converge(&mut self, peers: usize) {
+    pub(crate) fn converge(&mut self, peers: usize) {
         self.run_until("the ring is known to all", |w| w.converged(peers));
         self.run_until_connected();
     }

@@ -70,8 +70,7 @@ impl Port {
 impl Node {
     pub(crate) fn new(config: &Config, table: &[Peer], n: usize) -> Node {
         let view = Arc::new(config.view(table, n));
-        let embedded =
-            config.embedded.then(|| Arc::new(MemoryStore::new(StoreSettings::default())));
+        let embedded = config.embedded.then(|| Arc::new(MemoryStore::new(embedded_settings())));
         Node {
             dispatcher: dispatcher(&view, &embedded),
             embedded,
@@ -92,6 +91,11 @@ impl Node {
     pub(crate) fn running(&self) -> bool {
         self.up && !self.frozen
     }
+}
+
+/// An embedded store, whose events are lost when they come too fast.
+pub(crate) fn embedded_settings() -> StoreSettings {
+    StoreSettings { events_max: 8, ..StoreSettings::default() }
 }
 
 /// A dispatcher as a node makes it when it starts.
@@ -397,7 +401,7 @@ impl World {
 
     /// Swaps a node's view.
     pub(crate) fn set_view(&mut self, n: usize, view: View) {
-        let view = Arc::new(view);
+        let view = Arc::new(self.with_affinity(n, view));
         self.nodes[n].view = Arc::clone(&view);
         if self.nodes[n].up {
             self.nodes[n].dispatcher.set_view(view);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use torc::store::{MemoryStore, StoreSettings};
 
 use super::network::{End, LinkId, Side};
-use super::node::dispatcher;
+use super::node::{dispatcher, embedded_settings};
 use super::world::{Task, World};
 
 impl World {
@@ -20,20 +20,23 @@ impl World {
         node.clients.clear();
         node.upstreams.clear();
         if node.embedded.is_some() {
-            node.embedded = Some(Arc::new(MemoryStore::new(StoreSettings::default())));
+            node.embedded = Some(Arc::new(MemoryStore::new(embedded_settings())));
         }
         node.dispatcher = dispatcher(&node.view, &node.embedded);
         for (link, side) in self.net.ends_of(n) {
             self.close(link, side);
         }
         self.stop_member(n);
+        self.stop_plane(n);
         self.refresh_health();
     }
 
     /// Starts a crashed node again, with the present table.
     pub(crate) fn restart(&mut self, n: usize) {
         self.note(|| format!("n{} starts", n + 1));
-        let view = Arc::new(self.config.view(&self.table, n));
+        self.start_plane(n);
+        let view = self.config.view(&self.table, n);
+        let view = Arc::new(self.with_affinity(n, view));
         let node = &mut self.nodes[n];
         node.dispatcher = dispatcher(&view, &node.embedded);
         node.view = view;

@@ -20,9 +20,15 @@ const STORM_MS: u64 = 20_000;
 const CALM_MS: u64 = 20_000;
 
 /// Prints the seed when a run fails.
-struct Note {
+pub(crate) struct Note {
     seed: u64,
     ring: &'static str,
+}
+
+impl Note {
+    pub(crate) fn new(seed: u64, ring: &'static str) -> Note {
+        Note { seed, ring }
+    }
 }
 
 impl Drop for Note {
@@ -37,14 +43,23 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
+/// True when one seed is run again.
+pub(crate) fn is_replay() -> bool {
+    number("SIM_SEED").is_some()
+}
+
+/// The seeds to run: several, or the one that is asked for.
+pub(crate) fn chosen_seeds() -> std::ops::Range<u64> {
+    let count = number("SIM_SEEDS").unwrap_or(SEEDS);
+    number("SIM_SEED").map_or(1..count + 1, |seed| seed..seed + 1)
+}
+
 /// Runs a ring with several seeds, or with the one that is asked for.
 fn seeds(ring: &'static str, run: impl Fn(&mut World), config: impl Fn(u64) -> Config) {
-    let chosen = number("SIM_SEED");
-    let count = number("SIM_SEEDS").unwrap_or(SEEDS);
-    for seed in chosen.map_or(1..count + 1, |seed| seed..seed + 1) {
-        let _note = Note { seed, ring };
+    for seed in chosen_seeds() {
+        let _note = Note::new(seed, ring);
         let mut world = World::new(tight(Config { seed, ..config(seed) }));
-        world.trace = chosen.is_some();
+        world.trace = is_replay();
         world.history.late_writes = world.config.net.late_bytes;
         run(&mut world);
         let (answered, errors) = (world.history.answered, world.history.errors);

@@ -15,6 +15,7 @@ use super::cluster::Config;
 use super::members::Members;
 use super::network::{End, LinkId, Network, Side};
 use super::node::Node;
+use super::planes::Planes;
 use super::store::{Store, execute};
 use super::user::{Ask, User, brief, request};
 
@@ -39,6 +40,10 @@ pub(crate) enum Task {
     Gossip { node: usize },
     /// A gossip message arrives.
     Message { to: usize, number: u64 },
+    /// A node's affinity timer.
+    Affinity { node: usize, epoch: u32 },
+    /// A message about filters arrives.
+    Parcel { to: usize, number: u64 },
 }
 
 /// See the module's page.
@@ -56,6 +61,8 @@ pub(crate) struct World {
     pub(crate) health: Health,
     /// Present while nodes find each other by gossip.
     pub(crate) members: Option<Members>,
+    /// Present while nodes tell each other what they hold.
+    pub(crate) planes: Option<Planes>,
     pub(crate) trace: bool,
     queue: BinaryHeap<Reverse<(u64, u64, Task)>>,
     planned: u64,
@@ -76,6 +83,7 @@ impl World {
             history: History::default(),
             health: Health::new(count),
             members: None,
+            planes: None,
             trace: false,
             queue: BinaryHeap::new(),
             planned: 0,
@@ -131,6 +139,8 @@ impl World {
             Task::Connect { node, epoch, up, serial } => self.connect(node, epoch, up, serial),
             Task::Gossip { node } => self.wake_member(node),
             Task::Message { to, number } => self.deliver_message(to, number),
+            Task::Affinity { node, epoch } => self.wake_plane(node, epoch),
+            Task::Parcel { to, number } => self.deliver_parcel(to, number),
         }
         true
     }

@@ -1,7 +1,6 @@
 //! The affinity plane of a node: its domains, the store's events that feed them, and the other
 //! nodes that have the rest.
 
-mod embedded;
 mod foreign;
 mod redis;
 mod specs;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::embedded::EmbeddedFollower;
 use super::redis::StoreNews;
 use super::{AffinityPlane, RedisStore, Told};
 use crate::affinity::member::Change;
@@ -15,7 +14,7 @@ use crate::affinity::places::Places;
 use crate::net::control_link::ControlLinks;
 use crate::node::Order;
 use crate::proto::dnode::control::ControlSeal;
-use crate::store::MemoryStore;
+use crate::store::{Follower, MemoryStore};
 
 /// How often the store's events are taken, milliseconds.
 const FOLLOW_EVERY_MS: u64 = 5;
@@ -46,7 +45,7 @@ struct Task {
     plane: Arc<AffinityPlane>,
     mesh: Mesh,
     links: ControlLinks,
-    follower: Option<EmbeddedFollower>,
+    follower: Option<Follower>,
     store_bytes_max: u64,
     orders: mpsc::UnboundedSender<Order>,
     /// Makes the datastore be listed again.
@@ -63,8 +62,8 @@ impl AffinityPlane {
         let Some(inbox) = self.take_inbox() else { return };
         let store = following.store;
         let protocol = self.about.protocol;
-        let follower = store.map(|store| EmbeddedFollower::new(store, protocol));
-        let shards = follower.as_ref().map_or(1, EmbeddedFollower::shards);
+        let follower = store.map(|store| Follower::new(store, protocol));
+        let shards = follower.as_ref().map_or(1, Follower::shards);
         let settings = MeshSettings {
             seal: following.seal,
             pinned: self.config.publisher.clone(),
@@ -246,7 +245,7 @@ impl Task {
             dropped: self.links.dropped,
             held: self.mesh.held() as u64,
             sure: self.mesh.is_sure(),
-            relistings: self.follower.as_ref().map_or(self.relistings, |f| f.relistings),
+            relistings: self.follower.as_ref().map_or(self.relistings, Follower::relistings),
         });
         let domains = self.plane.domains();
         let publications = domains.domains().map(|domain| domain.publication());

@@ -1,5 +1,6 @@
 //! Scenarios: one thing goes wrong, and what must follow.
 
+mod affinity;
 mod deadlines;
 mod fragments;
 mod framing;

@@ -1,39 +1,44 @@
-//! What the embedded store holds, from its own events.
+//! Following a store by its presence events: what it holds, as the affinity layer is told.
 
 use std::sync::Arc;
 
+use super::{MemoryStore, PresenceEvent};
 use crate::affinity::domain::StoreLoad;
 use crate::affinity::member::{Change, MemberKeys};
 use crate::ckf::ringkey::{KeyProtocol, ring_key_hash};
-use crate::store::{MemoryStore, PresenceEvent};
 
-/// Follows one store; its buffers are used again.
-pub(super) struct EmbeddedFollower {
+/// Follows one store from its start on; its buffers are used again.
+pub struct Follower {
     store: Arc<MemoryStore>,
     protocol: KeyProtocol,
     events: Vec<PresenceEvent>,
     keys: Vec<Box<[u8]>>,
-    /// Times a shard's events were lost.
-    pub(super) relistings: u64,
+    relistings: u64,
 }
 
-impl EmbeddedFollower {
-    pub(super) fn new(store: Arc<MemoryStore>, protocol: KeyProtocol) -> EmbeddedFollower {
-        EmbeddedFollower { store, protocol, events: Vec::new(), keys: Vec::new(), relistings: 0 }
+impl Follower {
+    /// Follows a store that has no keys yet, whose keys are of `protocol`.
+    pub fn new(store: Arc<MemoryStore>, protocol: KeyProtocol) -> Follower {
+        Follower { store, protocol, events: Vec::new(), keys: Vec::new(), relistings: 0 }
     }
 
     /// Shards of the store.
-    pub(super) fn shards(&self) -> usize {
+    pub fn shards(&self) -> usize {
         self.store.shards()
     }
 
+    /// Times a shard's events were lost and it was listed instead.
+    pub fn relistings(&self) -> u64 {
+        self.relistings
+    }
+
     /// How full it is; `bytes_max` is the most it may hold, 0 for no limit.
-    pub(super) fn load(&self, bytes_max: u64) -> StoreLoad {
+    pub fn load(&self, bytes_max: u64) -> StoreLoad {
         StoreLoad { used: self.store.counters().bytes, total: (bytes_max > 0).then_some(bytes_max) }
     }
 
     /// Takes the events of one shard and turns them into changes.
-    pub(super) fn take(
+    pub fn take(
         &mut self,
         shard: usize,
         wall_ms: u64,
