@@ -148,7 +148,7 @@ impl Class {
 
     fn ttl(self) -> Option<Duration> {
         match self {
-            Class::Task => Some(Duration::from_secs(7 * 24 * 3600)),
+            Class::Task => Some(TASK_KEPT),
             Class::Idempotency => Some(Duration::from_secs(24 * 3600)),
             Class::Session => Some(Duration::from_secs(15 * 60)),
             Class::Sequence | Class::Alias | Class::Missed | Class::Dirty | Class::Migration => {
@@ -157,6 +157,9 @@ impl Class {
         }
     }
 }
+
+/// How long a task can be asked for.
+pub(super) const TASK_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Stored responses a gateway keeps.
 const IDEMPOTENCY_MAX: usize = 1_000_000;

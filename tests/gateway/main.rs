@@ -18,6 +18,7 @@ mod sdk;
 mod searches;
 mod several;
 mod state;
+mod task_lists;
 mod tls;
 mod transcript;
 mod trouble;

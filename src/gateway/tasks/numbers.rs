@@ -2,7 +2,7 @@
 
 use crate::gateway::client::Outbound;
 use crate::gateway::error::ApiError;
-use crate::gateway::kv::{Class, KvError, State};
+use crate::gateway::kv::{Class, KvError, State, TASK_KEPT};
 use crate::gateway::others::Others;
 use crate::gateway::placement::Placement;
 use crate::gateway::settings::Settings;
@@ -24,6 +24,9 @@ const CLAIM_AGE_US: u64 = 30_000_000;
 /// Time after which a claim is renewed.
 const RENEW_US: u64 = 10_000_000;
 
+/// Time between two marks of how far a slot was.
+const MARK_US: u64 = 6 * 3_600 * 1_000_000;
+
 /// Time in which gateways that start together see each other's claims.
 const SETTLE_PAUSE: Duration = Duration::from_millis(300);
 /// Tries for a free slot before the caller is told.
@@ -40,6 +43,46 @@ pub(super) struct Claim {
     since_us: u64,
     /// When the owner was last there.
     seen_us: u64,
+    /// How far the sequence was at some times of the last days, the oldest first.
+    #[serde(default)]
+    marks: Vec<Mark>,
+}
+
+/// How far a slot's sequence was at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Mark {
+    at_us: u64,
+    /// Every sequence number below this one had been given out.
+    next: u64,
+}
+
+impl Claim {
+    /// The lowest sequence number whose task may still be there: all below it were given out so
+    /// long ago that they have expired.
+    pub(super) fn floor(&self, now_us: u64) -> u64 {
+        let end_us = expired_before(now_us);
+        if self.seen_us < end_us {
+            return self.ceiling;
+        }
+        let past = self.marks.iter().filter(|mark| mark.at_us < end_us);
+        past.map(|mark| mark.next).max().unwrap_or(0)
+    }
+}
+
+/// Tasks given out before this time have expired. A task is kept from its end on; a day is more
+/// than it takes to end.
+fn expired_before(now_us: u64) -> u64 {
+    const ENDED_US: u64 = 24 * 3_600 * 1_000_000;
+    now_us.saturating_sub(TASK_KEPT.as_micros() as u64 + ENDED_US)
+}
+
+/// Adds a mark when the last one is old, and drops those that say no more than a later one.
+fn mark(marks: &mut Vec<Mark>, now_us: u64, next: u64) {
+    if marks.last().is_none_or(|last| now_us.saturating_sub(last.at_us) >= MARK_US) {
+        marks.push(Mark { at_us: now_us, next });
+    }
+    let expired = marks.iter().filter(|mark| mark.at_us < expired_before(now_us)).count();
+    marks.drain(..expired.saturating_sub(1));
 }
 
 /// A slot and its numbers that may be given out.
@@ -50,6 +93,7 @@ struct Reserved {
     ceiling: u64,
     /// When the claim was last looked at.
     claimed_us: u64,
+    marks: Vec<Mark>,
 }
 
 /// Tasks of each backend that are looked at for the numbers they are marked with.
@@ -130,7 +174,8 @@ impl Numbers {
         let reserved = self.begun(&mut held, placement).await?;
         if reserved.next >= reserved.ceiling {
             let ceiling = reserved.next + BLOCK;
-            if let Err(error) = self.claim(reserved.slot, ceiling).await {
+            mark(&mut reserved.marks, self.clock.now_us(), reserved.next);
+            if let Err(error) = self.claim(reserved.slot, ceiling, &reserved.marks).await {
                 // Numbers go on; after a restart before the next success some might be given
                 // out twice, which costs a lost task and never a document.
                 tracing::warn!(plane = "doc", %error, "task numbers were not reserved");
@@ -203,6 +248,7 @@ impl Numbers {
             return Err(ApiError::new("miroir_state_unavailable", message));
         }
         let had = claim.as_ref().is_some_and(|claim| claim.owner == self.gateway_id);
+        let mut marks = claim.as_ref().map_or_else(Vec::new, |claim| claim.marks.clone());
         let next = match claim {
             Some(claim) => claim.ceiling,
             // The first start, or a ring that lost all it had. The latest tasks may be unmarked.
@@ -211,11 +257,12 @@ impl Numbers {
                 marked.map_or(0, |uid| uid / u64::from(self.stride) + 1 + BLOCK)
             }
         };
-        self.claim(slot, next).await?;
+        mark(&mut marks, self.clock.now_us(), next);
+        self.claim(slot, next, &marks).await?;
         if self.wanted.is_none() && !had {
             self.settle(slot).await?;
         }
-        Ok(Reserved { slot, next, ceiling: next, claimed_us: self.clock.now_us() })
+        Ok(Reserved { slot, next, ceiling: next, claimed_us: self.clock.now_us(), marks })
     }
 
     /// Gateways that start together may claim one free slot; the newest claim keeps it.
@@ -269,12 +316,13 @@ impl Numbers {
         Ok(self.read(slot).await?.is_some_and(|claim| self.is_fresh(&claim)))
     }
 
-    async fn claim(&self, slot: u32, ceiling: u64) -> Result<(), KvError> {
+    async fn claim(&self, slot: u32, ceiling: u64, marks: &[Mark]) -> Result<(), KvError> {
         let claim = Claim {
             ceiling,
             owner: self.gateway_id.clone(),
             since_us: self.others.since_us(),
             seen_us: self.clock.now_us(),
+            marks: marks.to_vec(),
         };
         self.state.store(Class::Sequence, &slot.to_string(), &claim).await
     }
@@ -285,7 +333,7 @@ impl Numbers {
         let mut held = self.reserved.lock().await;
         // An error shows when a number is asked for.
         let Ok(reserved) = self.begun(&mut held, placement).await else { return };
-        let (slot, ceiling) = (reserved.slot, reserved.ceiling);
+        let (slot, ceiling, marks) = (reserved.slot, reserved.ceiling, reserved.marks.clone());
         if self.clock.now_us().saturating_sub(reserved.claimed_us) < RENEW_US {
             return;
         }
@@ -296,11 +344,40 @@ impl Numbers {
                 *held = None;
             }
             Ok(_) => {
-                if let Err(error) = self.claim(slot, ceiling).await {
+                if let Err(error) = self.claim(slot, ceiling, &marks).await {
                     tracing::debug!(plane = "doc", %error, "the slot's claim was not renewed");
                 }
             }
             Err(error) => tracing::debug!(plane = "doc", %error, "the slot was not looked at"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_tell_what_has_expired_and_stay_few() {
+        let day = 24 * 3_600 * 1_000_000;
+        let (mut marks, mut now, mut next) = (Vec::new(), 100 * day, 0);
+        for _ in 0..40 * 24 {
+            mark(&mut marks, now, next);
+            now += day / 24;
+            next += 100;
+        }
+        assert!(marks.len() < 40, "{}", marks.len());
+        let claim = Claim {
+            ceiling: next + BLOCK,
+            owner: "me".into(),
+            since_us: 0,
+            seen_us: now,
+            marks: marks.clone(),
+        };
+        let floor = claim.floor(now);
+        // 100 an hour: all of the last eight days, and at most some hours more.
+        assert!((next - 8 * 2_400 - 1_000..=next - 8 * 2_400).contains(&floor), "{floor}");
+        assert_eq!(Claim { marks: Vec::new(), ..claim.clone() }.floor(now), 0, "nobody knows");
+        assert_eq!(claim.floor(now + 9 * day), next + BLOCK, "its gateway is long gone");
     }
 }
