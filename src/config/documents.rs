@@ -83,7 +83,7 @@ section! {
         pub ttl: bool = false,
         /// Largest request body. Default: 100mb.
         pub body_bytes_max: ByteSize = ByteSize::mib(100),
-        /// Bodies of all requests at one time. Default: 512mb.
+        /// Bodies of all requests at one time, and as much of servers' answers. Default: 512mb.
         pub in_flight_bytes_max: ByteSize = ByteSize::mib(512),
         /// Client connections. Default: 1024.
         pub connections_max: usize = 1_024,

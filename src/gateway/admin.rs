@@ -5,6 +5,7 @@ use super::call::{Call, Outcome, encode_segment, is_valid_uid, ok, parse_json, u
 use super::client::{Outbound, index_path};
 use super::core::Core;
 use super::error::ApiError;
+use super::reads::is_document;
 use super::status;
 use crate::document::shard::{ShardId, key_hash, score, shard_for_key};
 use crate::document::topology::GroupIdx;
@@ -83,8 +84,8 @@ async fn whereabouts(core: &Core, index: &str, id: &str) -> Result<Value, ApiErr
         for owner in topology.owners(shard, group) {
             let backend = placement.backend(*owner);
             let has = match backend.call(Outbound::get(path.clone())).await {
-                Ok(reply) if reply.is_success() => "yes",
-                Ok(reply) if reply.status == 404 => "no",
+                Ok(reply) if reply.is_success() && is_document(reply.text(), shard) => "yes",
+                Ok(reply) if reply.status == 404 && reply.error_code().is_some() => "no",
                 Ok(_) | Err(_) => "unknown",
             };
             let score = format!("{:016x}", score(shard, &backend.id));

@@ -16,6 +16,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const UNIT_BYTES: usize = 4 * 1024;
 /// Longest time a body may take to arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(600);
+/// Bytes a second of a body that is not given up, once it is late: a client that lets one byte
+/// fall now and then must not keep its share of the bytes in flight.
+const PACE_BYTES: u32 = 16 * 1024;
 /// Bodies below this size are worked on where they are; larger ones on a blocking thread.
 pub(super) const INLINE_BYTES_MAX: usize = 16 * 1024;
 
@@ -55,7 +58,8 @@ impl Bodies {
     /// # Errors
     /// It is larger than the limit, cannot be read or decompressed, or there is no room for it.
     pub(super) async fn read(&self, call: &mut Call) -> Result<ReadBody, ApiError> {
-        let encoding = call.headers.get(CONTENT_ENCODING).map(|v| v.as_bytes().to_vec());
+        let encoding = call.headers.get(CONTENT_ENCODING);
+        let encoding = encoding.map(|value| value.as_bytes().to_ascii_lowercase());
         let gzip = match encoding.as_deref() {
             None | Some(b"" | b"identity") => false,
             Some(b"gzip" | b"x-gzip") => true,
@@ -107,9 +111,15 @@ impl Bodies {
     ) -> Result<Bytes, ApiError> {
         let mut body = call.take_body();
         let mut raw = BytesMut::with_capacity(announced.min(self.bytes_max));
-        // A client that stops in the middle must not keep its share of the bytes in flight.
+        // Nor may one that stops in the middle.
         let next = async |body: &mut Body| tokio::time::timeout(self.idle_max, body.frame()).await;
-        while let Some(frame) = next(&mut body).await.map_err(|_| stalled())? {
+        let mut late = std::pin::pin!(tokio::time::sleep(self.idle_max));
+        loop {
+            let frame = tokio::select! {
+                frame = next(&mut body) => frame.map_err(|_| stalled())?,
+                () = &mut late => return Err(stalled()),
+            };
+            let Some(frame) = frame else { return Ok(raw.freeze()) };
             let frame = frame.map_err(|e| {
                 ApiError::new("bad_request", format!("the request body cannot be read: {e}"))
             })?;
@@ -119,8 +129,10 @@ impl Bodies {
             }
             self.grow(permit, raw.len() + data.len())?;
             raw.extend_from_slice(&data);
+            let later = Duration::from_secs(data.len() as u64) / PACE_BYTES;
+            let deadline = late.deadline() + later;
+            late.as_mut().reset(deadline);
         }
-        Ok(raw.freeze())
     }
 
     async fn unzip(
@@ -159,7 +171,7 @@ fn units(bytes: usize) -> usize {
 }
 
 fn stalled() -> ApiError {
-    ApiError::new("bad_request", "the request body stopped coming")
+    ApiError::new("bad_request", "the request body comes too slowly, or stopped coming")
 }
 
 fn overloaded() -> ApiError {

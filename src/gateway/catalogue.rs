@@ -88,7 +88,14 @@ impl Catalogue {
             return Ok(known);
         }
         let missed = self.load_missed(uid).await;
-        let info = ask_backends(placement, uid, &missed).await?;
+        let info = match ask_backends(placement, uid, &missed).await {
+            Ok(info) => info,
+            // What was known is better than nothing.
+            Err(error) => {
+                let known = self.with(|entries| entries.get(uid)?.info.clone());
+                return known.map(Some).ok_or(error);
+            }
+        };
         self.with(|entries| {
             if entries.len() >= ENTRIES_MAX {
                 entries.clear();
@@ -102,6 +109,18 @@ impl Catalogue {
             entry.missed = missed;
         });
         Ok(info)
+    }
+
+    /// The same for a read.
+    ///
+    /// # Errors
+    /// No backend could be asked.
+    pub(super) async fn find_to_read(
+        &self,
+        placement: &Placement,
+        uid: &str,
+    ) -> Result<Option<IndexInfo>, ApiError> {
+        self.find(placement, uid).await.map_err(|_| super::indexes::unavailable())
     }
 
     /// Forgets an index, after a change of it.
@@ -149,6 +168,17 @@ impl Catalogue {
             all.insert(backend.clone(), if deleted { Missed::Deletion } else { what });
         }
         self.store_missed(uid, all).await;
+    }
+
+    /// Keeps in the ring who missed the deletion of an index. What was missed of it before is gone
+    /// with it.
+    pub(super) async fn note_deleted(&self, uid: &str, backends: &[String]) {
+        let before = self.load_missed(uid).await;
+        let missed = backends.iter().map(|backend| (backend.clone(), Missed::Deletion));
+        let missed: MissedBy = missed.collect();
+        if missed != before {
+            self.store_missed(uid, missed).await;
+        }
     }
 
     async fn caught_up(&self, uid: &str, backend: &str) {
@@ -233,7 +263,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Gives a backend the settings another one has, or at least the filterable shard field.
+    /// Gives a backend the settings another one has that missed no change of them, or at least
+    /// the filterable shard field.
     async fn copy_settings(
         &self,
         placement: &Placement,
@@ -241,8 +272,9 @@ impl Catalogue {
         uid: &str,
     ) -> Result<(), String> {
         let path = format!("{}/settings", index_path(uid));
+        let behind = self.behind(uid).await;
         for other in placement.by_health() {
-            if other.id == backend.id {
+            if other.id == backend.id || behind.contains(&other.id) {
                 continue;
             }
             let Ok(reply) = other.call(Outbound::get(path.clone())).await else { continue };
@@ -322,7 +354,8 @@ async fn wait_for_queue(backend: &Backend, uid: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks every member for the index. A backend that missed the index's deletion is not believed.
+/// Asks every member for the index. A backend that missed the index's deletion is not believed
+/// that it is there, nor one that may have missed its creation that it is not.
 async fn ask_backends(
     placement: &Placement,
     uid: &str,
@@ -334,15 +367,16 @@ async fn ask_backends(
             continue;
         }
         let (backend, path) = (backend.clone(), index_path(uid));
-        asked.spawn(async move { ask(&backend, path).await });
+        let is_behind = missed.contains_key(&backend.id);
+        asked.spawn(async move { (is_behind, ask(&backend, path).await) });
     }
     let (mut found, mut answers) = (None, 0);
     while let Some(result) = asked.join_next().await {
-        let Ok(Ok(reply)) = result else { continue };
+        let Ok((is_behind, Ok(reply))) = result else { continue };
         let body = reply.json().filter(Value::is_object).unwrap_or_default();
         let there = reply.is_success() && body["uid"] == *uid;
-        if !there && body["code"] != "index_not_found" {
-            // Somebody else stands in for the backend.
+        if !there && (is_behind || body["code"] != "index_not_found") {
+            // It cannot know, or somebody else stands in for it.
             continue;
         }
         answers += 1;

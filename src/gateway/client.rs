@@ -1,12 +1,12 @@
 //! Requests to backends: the only file that speaks to a Meilisearch. `handoff` uses the same
 //! connections to speak to gateways.
 
+use super::answers::{Answers, Share};
 use super::call::encode_segment;
-use super::settings::{BackendSettings, Key};
+use super::settings::{BackendSettings, Key, Settings};
 use super::tls::Connector;
 use crate::document::batch::Payload;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::{Method, Request, Uri};
@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -122,6 +123,8 @@ pub(super) fn index_path(uid: &str) -> String {
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) body: Bytes,
+    /// What it takes of the bytes in flight.
+    _share: Arc<Share>,
 }
 
 impl Reply {
@@ -172,9 +175,21 @@ pub(super) enum WriteFailure {
     /// The gateway's own key is wrong. Never shown to a client.
     #[error("the backend refuses node_master_key")]
     KeyRefused,
-    /// Not delivered, not answered, or not understood.
+    /// The backend has not seen it.
+    #[error("{0}")]
+    Unsent(String),
+    /// Not answered, or not understood: it may have been done.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<CallError> for WriteFailure {
+    fn from(error: CallError) -> WriteFailure {
+        match error {
+            CallError::NotSent(_) => WriteFailure::Unsent(error.to_string()),
+            CallError::NoAnswer(_) => WriteFailure::Failed(error.to_string()),
+        }
+    }
 }
 
 /// Why there is no answer.
@@ -226,6 +241,7 @@ pub(super) struct Backend {
     pub(super) id: String,
     pub(super) url: String,
     client: HttpClient,
+    answers: Arc<Answers>,
     key: Option<Key>,
     timeout: Duration,
     health: AtomicU8,
@@ -235,17 +251,18 @@ pub(super) struct Backend {
 
 impl Backend {
     pub(super) fn new(
-        settings: &BackendSettings,
+        backend: &BackendSettings,
+        settings: &Settings,
         client: HttpClient,
-        key: Option<Key>,
-        timeout: Duration,
+        answers: Arc<Answers>,
     ) -> Backend {
         Backend {
-            id: settings.id.clone(),
-            url: settings.url.trim_end_matches('/').to_owned(),
+            id: backend.id.clone(),
+            url: backend.url.trim_end_matches('/').to_owned(),
             client,
-            key,
-            timeout,
+            answers,
+            key: settings.node_master_key.clone(),
+            timeout: settings.node_timeout,
             health: AtomicU8::new(Health::Live as u8),
             metadata: AtomicU8::new(Metadata::Unasked as u8),
             timeouts: AtomicU32::new(0),
@@ -351,15 +368,14 @@ impl Backend {
             .await
             .map_err(|e| if e.is_connect() { not_sent(&e) } else { no_answer(&e) })?;
         let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|e| no_answer(&e))?.to_bytes();
-        Ok(Reply { status, body })
+        let read = self.answers.read(response.into_body()).await;
+        let (body, share) = read.map_err(|e| no_answer(&e))?;
+        Ok(Reply { status, body, _share: Arc::new(share) })
     }
 
     /// A write: its task at the backend, or why there is none.
     pub(super) async fn write(&self, request: Outbound) -> Result<u64, WriteFailure> {
-        let reply = self.call(request).await.map_err(|e| WriteFailure::Failed(e.to_string()))?;
-        let outcome = reply.acknowledged();
+        let outcome = self.call(request).await?.acknowledged();
         if matches!(outcome, Err(WriteFailure::KeyRefused)) {
             let backend = self.id.as_str();
             tracing::error!(plane = "doc", backend, "the backend refuses node_master_key");

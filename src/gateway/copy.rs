@@ -4,8 +4,8 @@
 //! A pass waits until both backends have run every task accepted before it, compares all
 //! documents of the shard, and sends what differs through the receiver's lane, leaving out
 //! documents that were written since the pass began. Passes are repeated until one finds nothing
-//! to do. So an old page can never overwrite a newer write, and writes of other gateways are
-//! caught by the next pass.
+//! to do. So an old page can never overwrite a newer write nor bring back what was deleted
+//! meanwhile, and writes of other gateways are caught by the next pass.
 
 use super::client::{Backend, OutBody, Outbound, index_path};
 use super::core::Core;
@@ -57,6 +57,9 @@ struct Page<'a> {
 
 /// What one pass did.
 struct Pass {
+    /// Documents that differed when they were read.
+    differing: usize,
+    /// Those of them that were sent.
     sent: u64,
     pages: usize,
 }
@@ -81,7 +84,7 @@ pub(super) async fn copy_shard(
         let swept = tracked.tracker.was_swept();
         // With deletions in between, a page can slide past documents; one page cannot.
         let whole = pass.pages <= 1 || tracked.tracker.restart();
-        if pass.sent == 0 && whole && !swept {
+        if pass.differing == 0 && whole && !swept {
             return Ok(());
         }
     }
@@ -153,9 +156,9 @@ async fn pass(
     })
     .await?;
     let surplus: Vec<String> = there.into_keys().filter(|id| !tracker.was_written(id)).collect();
-    let sent = (changed.len() + surplus.len()) as u64;
-    send(core, placement, copy, tracker, changed, surplus).await?;
-    Ok(Pass { sent, pages: pages.max(there_pages) })
+    let differing = changed.len() + surplus.len();
+    let sent = send(core, placement, copy, tracker, changed, surplus).await?;
+    Ok(Pass { differing, sent, pages: pages.max(there_pages) })
 }
 
 type Changed = Vec<(String, String)>;
@@ -240,7 +243,8 @@ fn hash_value(value: &Value, hash: &mut Xxh3) {
     }
 }
 
-/// Sends what differs in the receiver's lane. What was written while it waited there is left out.
+/// Sends what differs in the receiver's lane; the number of documents. What was written while it
+/// waited there is left out, and all of it when documents were deleted that nobody named.
 async fn send(
     core: &Arc<Core>,
     placement: &Placement,
@@ -248,9 +252,9 @@ async fn send(
     tracker: &Tracker,
     changed: Changed,
     surplus: Vec<String>,
-) -> Result<(), String> {
+) -> Result<u64, String> {
     if changed.is_empty() && surplus.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     let (mut places, ()) =
         core.lanes.take(&copy.index, std::iter::once(copy.to.id.as_str()), || ());
@@ -258,6 +262,9 @@ async fn send(
         return Err(format!("the queue of {} is full", copy.to.id));
     };
     place.turn().await;
+    if tracker.was_swept() {
+        return Ok(0);
+    }
     let key = Some(copy.primary_key.as_str());
     core.catalogue.prepare(placement, &copy.to, &copy.index, key).await?;
     let base = format!("{}/documents", index_path(&copy.index));
@@ -270,6 +277,7 @@ async fn send(
         tasks.push(Outbound { method: Method::POST, path, body });
     }
     let surplus: Vec<String> = surplus.into_iter().filter(|id| !tracker.was_written(id)).collect();
+    let sent = (documents.len() + surplus.len()) as u64;
     for chunk in surplus.chunks(PAGE_DOCUMENTS) {
         let path = format!("{base}/delete-batch");
         tasks.push(Outbound::json(Method::POST, path, &json!(chunk)));
@@ -280,5 +288,5 @@ async fn send(
             return Err(format!("task {task} of {} did not succeed", copy.to.id));
         }
     }
-    Ok(())
+    Ok(sent)
 }

@@ -1,6 +1,7 @@
 //! The parts of a gateway, shared by its requests.
 
 use super::aliases::Aliases;
+use super::answers::Answers;
 use super::body::Bodies;
 use super::catalogue::Catalogue;
 use super::client::{Backend, HttpClient, http_client};
@@ -33,6 +34,7 @@ pub(super) struct Core {
     pub(super) aliases: Aliases,
     pub(super) idempotency: Idempotency,
     pub(super) bodies: Bodies,
+    pub(super) answers: Arc<Answers>,
     pub(super) counters: Counters,
     pub(super) trackers: Trackers,
     pub(super) dirty: Mutex<Dirty>,
@@ -60,9 +62,9 @@ impl Core {
         let client = http_client(connector(settings.node_timeout, &settings.tls_roots));
         let configured: Vec<&BackendSettings> = settings.groups.iter().flatten().collect();
         let find = |id: &String| configured.iter().find(|backend| backend.id == *id);
+        let answers = Arc::new(Answers::new(settings.in_flight_bytes_max));
         let backends = topology.backends().iter().filter_map(find).map(|backend| {
-            let key = settings.node_master_key.clone();
-            Arc::new(Backend::new(backend, client.clone(), key, settings.node_timeout))
+            Arc::new(Backend::new(backend, &settings, client.clone(), answers.clone()))
         });
         let backends = backends.collect();
         let state = State::new(kv, &settings.namespace, clock.clone());
@@ -79,6 +81,7 @@ impl Core {
                 settings.in_flight_bytes_max,
                 settings.body_idle_max,
             ),
+            answers,
             counters: Counters::default(),
             trackers: Trackers::default(),
             dirty: Mutex::default(),
@@ -123,7 +126,7 @@ impl Core {
 
     /// A client for a backend that is not configured yet.
     pub(super) fn new_backend(&self, settings: &BackendSettings) -> Arc<Backend> {
-        let key = self.settings.node_master_key.clone();
-        Arc::new(Backend::new(settings, self.client.clone(), key, self.settings.node_timeout))
+        let (client, answers) = (self.client.clone(), self.answers.clone());
+        Arc::new(Backend::new(settings, &self.settings, client, answers))
     }
 }

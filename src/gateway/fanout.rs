@@ -37,11 +37,31 @@ impl Done {
     }
 }
 
-/// The outcome of a write that was sent.
+/// The outcome of a write that met its quorum.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) done: Vec<Done>,
     pub(super) verdict: Verdict,
+}
+
+/// The outcome of a write that did not.
+#[derive(Clone, Debug)]
+pub(super) struct Unsettled {
+    /// What the client is told.
+    pub(super) failure: Failure,
+    /// Some may have taken it all the same; nothing when it was not sent.
+    pub(super) done: Vec<Done>,
+}
+
+impl Unsettled {
+    /// The failure of a write that was not sent.
+    pub(super) fn unsent(failure: impl Into<Failure>) -> Unsettled {
+        Unsettled { failure: failure.into(), done: Vec::new() }
+    }
+
+    pub(super) fn into_failure(self) -> Failure {
+        self.failure
+    }
 }
 
 /// Sends every job in its lane and waits for all. `with` runs in the step that takes the lanes.
@@ -60,7 +80,7 @@ pub(super) async fn send_all(
         let target = job.target.clone();
         let work = tokio::spawn(async move {
             let Some(mut place) = place else {
-                return (Vec::new(), Some(WriteFailure::Failed("its queue is full".to_owned())));
+                return (Vec::new(), Some(WriteFailure::Unsent("its queue is full".to_owned())));
             };
             place.turn().await;
             run_job(&core, &placement, &uid, job).await
@@ -87,7 +107,7 @@ async fn run_job(
         let ready = core.catalogue.prepare(placement, backend, uid, primary_key.as_deref()).await;
         if let Err(reason) = ready {
             core.catalogue.distrust(&backend.id);
-            return (Vec::new(), Some(WriteFailure::Failed(reason)));
+            return (Vec::new(), Some(WriteFailure::Unsent(reason)));
         }
     }
     let mut tasks = Vec::with_capacity(job.requests.len());
@@ -121,7 +141,7 @@ pub(super) fn settle(
     uid: &str,
     shards: &ShardSet,
     done: Vec<Done>,
-) -> Result<Sent, Failure> {
+) -> Result<Sent, Unsettled> {
     log_failures(core, uid, &done);
     let acked: HashSet<BackendIdx> =
         done.iter().filter(|d| d.acked()).filter_map(|d| d.target.member).collect();
@@ -138,7 +158,8 @@ pub(super) fn settle(
         return Ok(Sent { done, verdict });
     }
     super::counters::count(&core.counters.writes_no_quorum);
-    Err(refusal(&done).unwrap_or_else(|| no_quorum(&done, &verdict).into()))
+    let failure = refusal(&done).unwrap_or_else(|| no_quorum(&done, &verdict).into());
+    Err(Unsettled { failure, done })
 }
 
 /// The first refusal, when no backend accepted or might have.
@@ -151,7 +172,7 @@ fn refusal(done: &[Done]) -> Option<Failure> {
                 first.get_or_insert(reply);
             }
             None => return None,
-            Some(WriteFailure::KeyRefused | WriteFailure::Failed(_)) => {}
+            Some(WriteFailure::KeyRefused | WriteFailure::Unsent(_) | WriteFailure::Failed(_)) => {}
         }
     }
     first.map(|reply| Failure::Forwarded { status: reply.status, body: reply.body.clone() })

@@ -60,7 +60,7 @@ pub(super) struct Turn {
 /// The key is empty, too long, or no text.
 pub(super) fn key_of(call: &Call) -> Result<Option<String>, ApiError> {
     let Some(value) = call.headers.get(KEY_HEADER) else { return Ok(None) };
-    match value.to_str() {
+    match std::str::from_utf8(value.as_bytes()) {
         Ok(key) if (1..=KEY_BYTES_MAX).contains(&key.len()) => Ok(Some(key.to_owned())),
         _ => {
             let message = format!("an Idempotency-Key is text of 1 to {KEY_BYTES_MAX} bytes");

@@ -8,7 +8,9 @@ mod stats;
 pub(super) use settings::{read_settings, write_settings};
 pub(super) use stats::{index_stats, stats};
 
-use super::call::{Call, Outcome, is_valid_uid, not_an_object, ok, parse_json, uid_message};
+use super::call::{
+    Call, Outcome, is_valid_uid, kind_of, not_an_object, ok, parse_json, uid_message,
+};
 use super::catalogue::{Missed, filterable_path};
 use super::client::{Outbound, Reply, index_path};
 use super::core::Core;
@@ -49,15 +51,14 @@ pub(super) async fn ensure_index(
     let jobs = jobs(placement.everyone(), None, |_| requests.clone());
     let done = send_all(core, placement, uid, jobs, || ()).await;
     let all = ShardSet::all(placement.topology.shards());
-    let undo = done.clone();
     match settle(core, placement, uid, &all, done) {
         Ok(sent) => {
             created(core, uid, primary_key.map(str::to_owned), &sent).await;
             Ok(())
         }
-        Err(failure) => {
-            drop_again(core, placement, uid, undo).await;
-            Err(failure)
+        Err(unsettled) => {
+            drop_again(core, placement, uid, unsettled.done).await;
+            Err(unsettled.failure)
         }
     }
 }
@@ -96,7 +97,15 @@ pub(super) async fn create(core: Arc<Core>, mut call: Call) -> Outcome {
     let Value::Object(map) = &fields else { return Err(not_an_object(&fields).into()) };
     let uid = match map.get("uid") {
         Some(Value::String(uid)) => uid.clone(),
-        _ => return Err(ApiError::new("missing_index_uid", "Missing field `uid`").into()),
+        None => return Err(ApiError::new("missing_index_uid", "Missing field `uid`").into()),
+        Some(other) => {
+            let shown = shorten(&other.to_string());
+            let kind = kind_of(other);
+            let message = format!(
+                "Invalid value type at `.uid`: expected a string, but found {kind}: `{shown}`"
+            );
+            return Err(ApiError::new("invalid_index_uid", message).into());
+        }
     };
     if !is_valid_uid(&uid) {
         let message = format!("Invalid value at `.uid`: {}", uid_message(&uid));
@@ -156,20 +165,13 @@ async fn create_index(
             }
             Ok(written)
         }
-        Err(failure) => {
+        Err(unsettled) => {
             if !exists {
-                drop_again(core, &placement, &uid, unjudged(&placement)).await;
+                drop_again(core, &placement, &uid, unsettled.done).await;
             }
-            Err(failure)
+            Err(unsettled.failure)
         }
     }
-}
-
-/// Every backend, as if it had taken what was sent: dropping an index that is not there is
-/// harmless.
-fn unjudged(placement: &Placement) -> Vec<Done> {
-    let done = |target| Done { target, tasks: vec![0], failure: None };
-    placement.everyone().into_iter().map(done).collect()
 }
 
 /// `PATCH /indexes/{uid}`: the primary key of an empty index.
@@ -246,11 +248,22 @@ pub(super) async fn broadcast(
         touched: ShardSet::all(placement.topology.shards()),
     };
     let jobs = jobs(placement.everyone(), None, |_| requests.clone());
-    let (written, sent) = execute(core, &placement, plan, jobs, || ()).await?;
-    let missed = sent.done.iter().filter(|done| !done.acked());
+    let (done, answer) = match execute(core, &placement, plan, jobs, || ()).await {
+        Ok((written, sent)) => (sent.done, Ok(written)),
+        Err(unsettled) => (unsettled.done, Err(unsettled.failure)),
+    };
+    let missed = done.iter().filter(|done| !done.acked());
     let missed: Vec<String> = missed.map(|done| done.target.backend.id.clone()).collect();
-    core.catalogue.note_missed(uid, &missed, change.missed).await;
-    Ok(written)
+    match change.missed {
+        // Settings that some took without a quorum reach the others too: all are alike again.
+        Missed::Settings if done.iter().any(Done::acked) => {
+            core.catalogue.note_missed(uid, &missed, Missed::Settings).await;
+        }
+        // Nothing is deleted without one.
+        Missed::Deletion if answer.is_ok() => core.catalogue.note_deleted(uid, &missed).await,
+        Missed::Settings | Missed::Deletion => {}
+    }
+    answer
 }
 
 /// `GET /indexes/{uid}`: from the first backend that has it.

@@ -18,6 +18,7 @@
 
 mod admin;
 mod aliases;
+mod answers;
 mod body;
 mod bounded;
 pub mod builtin;
@@ -159,6 +160,11 @@ impl Gateway {
     /// the first call a gateway with an own address is not sure to be alone.
     pub fn set_others(&self, others: Vec<GatewayFacts>) {
         self.core.others.set(others, self.fingerprint());
+    }
+
+    /// Bytes of backends' answers in flight.
+    pub fn answer_bytes(&self) -> usize {
+        self.core.answers.in_flight_bytes()
     }
 
     /// What an operator must look at before documents go astray, a line each.

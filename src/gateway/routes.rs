@@ -34,11 +34,11 @@ const DELETE: MethodFilter = MethodFilter::DELETE;
 pub(super) fn router(core: Arc<Core>) -> Router {
     Routes { core, router: Router::new() }
         .add(Gate::Open, GET, "/health", health)
-        .client(GET, "/version", version)
-        .client(GET, "/stats", indexes::stats)
-        .client(GET, "/tasks", list_tasks)
-        .client(GET, "/tasks/{uid}", get_task)
-        .client(POST, "/multi-search", reads::multi_search)
+        .read(GET, "/version", version)
+        .read(GET, "/stats", indexes::stats)
+        .read(GET, "/tasks", list_tasks)
+        .read(GET, "/tasks/{uid}", get_task)
+        .read(POST, "/multi-search", reads::multi_search)
         .index_routes()
         .document_routes()
         .admin_routes()
@@ -53,33 +53,33 @@ struct Routes {
 
 impl Routes {
     fn index_routes(self) -> Routes {
-        self.client(GET, "/indexes", indexes::list)
+        self.read(GET, "/indexes", indexes::list)
             .client(POST, "/indexes", indexes::create)
-            .client(GET, "/indexes/{uid}", indexes::get)
+            .read(GET, "/indexes/{uid}", indexes::get)
             .client(PATCH, "/indexes/{uid}", indexes::update)
             .client(DELETE, "/indexes/{uid}", indexes::delete)
-            .client(GET, "/indexes/{uid}/stats", indexes::index_stats)
-            .client(GET, "/indexes/{uid}/settings", indexes::read_settings)
+            .read(GET, "/indexes/{uid}/stats", indexes::index_stats)
+            .read(GET, "/indexes/{uid}/settings", indexes::read_settings)
             .client(PATCH, "/indexes/{uid}/settings", indexes::write_settings)
             .client(DELETE, "/indexes/{uid}/settings", indexes::write_settings)
-            .client(GET, "/indexes/{uid}/settings/{name}", indexes::read_settings)
+            .read(GET, "/indexes/{uid}/settings/{name}", indexes::read_settings)
             .client(PUT, "/indexes/{uid}/settings/{name}", indexes::write_settings)
             .client(PATCH, "/indexes/{uid}/settings/{name}", indexes::write_settings)
             .client(DELETE, "/indexes/{uid}/settings/{name}", indexes::write_settings)
-            .client(POST, "/indexes/{uid}/search", reads::search)
-            .client(GET, "/indexes/{uid}/search", reads::search_by_query)
-            .client(POST, "/indexes/{uid}/facet-search", reads::facet_search)
+            .read(POST, "/indexes/{uid}/search", reads::search)
+            .read(GET, "/indexes/{uid}/search", reads::search_by_query)
+            .read(POST, "/indexes/{uid}/facet-search", reads::facet_search)
     }
 
     fn document_routes(self) -> Routes {
-        self.client(GET, "/indexes/{uid}/documents", reads::list)
+        self.read(GET, "/indexes/{uid}/documents", reads::list)
             .client(POST, "/indexes/{uid}/documents", writes::add)
             .client(PUT, "/indexes/{uid}/documents", writes::add)
             .client(DELETE, "/indexes/{uid}/documents", writes::delete_with_body)
-            .client(POST, "/indexes/{uid}/documents/fetch", reads::list_by_body)
+            .read(POST, "/indexes/{uid}/documents/fetch", reads::list_by_body)
             .client(POST, "/indexes/{uid}/documents/delete-batch", writes::delete_batch)
             .client(POST, "/indexes/{uid}/documents/delete", writes::delete_matching)
-            .client(GET, "/indexes/{uid}/documents/{id}", reads::fetch)
+            .read(GET, "/indexes/{uid}/documents/{id}", reads::fetch)
             .client(DELETE, "/indexes/{uid}/documents/{id}", writes::delete_one)
     }
 
@@ -109,6 +109,19 @@ impl Routes {
         R: Future<Output = Outcome> + Send + 'static,
     {
         self.add(Gate::Client, method, path, handler)
+    }
+
+    /// A path that changes nothing: it is given up when its time is over.
+    fn read<F, R>(self, method: MethodFilter, path: &str, handler: F) -> Routes
+    where
+        F: Fn(Arc<Core>, Call) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Outcome> + Send + 'static,
+    {
+        self.client(method, path, move |core, call| {
+            let limit = core.settings.request_timeout;
+            let work = tokio::time::timeout(limit, handler(core, call));
+            async move { work.await.unwrap_or_else(|_| Err(too_late().into())) }
+        })
     }
 
     fn admin<F, R>(self, method: MethodFilter, path: &str, handler: F) -> Routes
@@ -180,6 +193,10 @@ fn admit(core: &Core, gate: Gate, call: &Call) -> Result<(), ApiError> {
 
 async fn refuse(call: Call, instead: &'static str) -> Outcome {
     Err(unserved::refusal(&call.method, &call.target, instead).into())
+}
+
+fn too_late() -> ApiError {
+    ApiError::new("miroir_timeout", "the backends took too long to answer")
 }
 
 async fn health(_: Arc<Core>, _: Call) -> Outcome {

@@ -36,7 +36,8 @@ pub async fn serve(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_timeout);
     builder.http2().timer(TokioTimer::new());
     let graceful = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(limits.connections_max));
+    let slots = limits.connections_max.min(Semaphore::MAX_PERMITS);
+    let slots = Arc::new(Semaphore::new(slots));
     let mut stop = std::pin::pin!(stop);
     loop {
         let accepted = async {

@@ -21,6 +21,8 @@ use std::time::Duration;
 pub(super) const SESSION_HEADER: &str = "x-miroir-session";
 /// Longest session name in bytes.
 const NAME_BYTES_MAX: usize = 128;
+/// Age at which a pin that is read by is stored again: it lasts from its last use.
+const REUSE_US: u64 = 60_000_000;
 /// First and longest pause between looks at a pinned write.
 const POLL_FIRST: Duration = Duration::from_millis(25);
 const POLL_LONGEST: Duration = Duration::from_millis(500);
@@ -34,6 +36,9 @@ pub(super) struct Pin {
     /// Backends that acknowledged.
     pub(super) acked: Vec<String>,
     pub(super) touched: Touched,
+    /// When it was stored, microseconds since 1970.
+    #[serde(default)]
+    pub(super) used_us: u64,
 }
 
 /// The session a call names.
@@ -58,12 +63,24 @@ impl PinnedRead {
         let touched = self.all || self.touched.contains(&shard.0);
         !touched || self.acked.contains(&backend)
     }
+
+    /// Whether every shard the write touched has a backend that took it and answers.
+    fn is_usable(&self, placement: &Placement) -> bool {
+        let topology = &placement.topology;
+        let answers = |shard: ShardId| {
+            let mut owners = topology.owners(shard, self.group).iter();
+            owners.any(|b| self.acked.contains(b) && placement.backend(*b).is_live())
+        };
+        let touched = (0..topology.shards()).filter(|n| self.all || self.touched.contains(n));
+        touched.map(ShardId).all(answers)
+    }
 }
 
 impl Core {
     /// Keeps a session's last write.
-    pub(super) async fn pin(&self, session: &str, pin: &Pin) {
-        if let Err(error) = self.state.store(Class::Session, session, pin).await {
+    pub(super) async fn pin(&self, session: &str, pin: Pin) {
+        let pin = Pin { used_us: self.clock.now_us(), ..pin };
+        if let Err(error) = self.state.store(Class::Session, session, &pin).await {
             count(&self.counters.state_failures);
             tracing::debug!(plane = "doc", %error, "a session pin was not stored");
         }
@@ -87,20 +104,27 @@ impl Core {
         if usize::from(group.0) >= placement.topology.groups() {
             return None;
         }
-        if self.is_done(placement, &pin).await {
-            let ended = Pin { group: None, ..pin };
-            self.pin(session, &ended).await;
-            return None;
-        }
-        if self.settings.session_strategy == SessionStrategy::Block {
-            self.wait_for_group(placement, &pin, group).await;
-        }
         let find = |id: &String| placement.topology.find(id);
         let (touched, all) = match &pin.touched {
             Touched::All => (HashSet::new(), true),
             Touched::Some(shards) => (shards.iter().copied().collect(), false),
         };
-        Some(PinnedRead { group, acked: pin.acked.iter().filter_map(find).collect(), touched, all })
+        let acked = pin.acked.iter().filter_map(find).collect();
+        let read = PinnedRead { group, acked, touched, all };
+        let mut done = self.is_done(placement, &pin).await;
+        if !done && self.settings.session_strategy == SessionStrategy::Block {
+            self.wait_for_group(placement, &pin, &read).await;
+        }
+        // A group that cannot answer for the write is left, and not waited for again.
+        done |= !read.is_usable(placement);
+        if done {
+            self.pin(session, Pin { group: None, ..pin }).await;
+            return None;
+        }
+        if self.clock.now_us().saturating_sub(pin.used_us) >= REUSE_US {
+            self.pin(session, pin).await;
+        }
+        Some(read)
     }
 
     async fn is_done(&self, placement: &Placement, pin: &Pin) -> bool {
@@ -112,11 +136,12 @@ impl Core {
         }
     }
 
-    /// Waits until the pinned group has run the write, or the longest wait is over.
-    async fn wait_for_group(&self, placement: &Placement, pin: &Pin, group: GroupIdx) {
+    /// Waits until the pinned group has run the write, cannot answer for it any more, or the
+    /// longest wait is over.
+    async fn wait_for_group(&self, placement: &Placement, pin: &Pin, read: &PinnedRead) {
         let members: HashSet<&str> = placement
             .topology
-            .members(group)
+            .members(read.group)
             .iter()
             .map(|member| placement.topology.id(*member))
             .collect();
@@ -124,6 +149,9 @@ impl Core {
             let mut pause = POLL_FIRST;
             while let Ok(Some(entry)) = self.tasks.load(pin.task).await {
                 let entry = self.tasks.refresh(placement, entry).await;
+                if !read.is_usable(placement) {
+                    return;
+                }
                 let mut mine =
                     entry.parts.iter().filter(|part| members.contains(part.backend.as_str()));
                 if mine.all(|part| part.lost || part.status().is_some_and(Status::is_final)) {

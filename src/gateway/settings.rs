@@ -106,7 +106,7 @@ pub struct Settings {
     pub body_bytes_max: usize,
     /// Longest pause while a request body arrives.
     pub body_idle_max: Duration,
-    /// Bytes of request and answer bodies the gateway works on at a time.
+    /// Bytes of request bodies the gateway works on at a time, and as many of backends' answers.
     pub in_flight_bytes_max: usize,
     /// Client connections.
     pub connections_max: usize,

@@ -99,6 +99,7 @@ pub(super) fn page(core: &Core) -> Value {
     page["unsureShards"] = json!(unsure);
     page["counters"] = json!(core.counters.values());
     page["bytesInFlight"] = json!(core.bodies.in_flight_bytes());
+    page["answerBytesInFlight"] = json!(core.answers.in_flight_bytes());
     page["migration"] = migration::view(core);
     page
 }

@@ -4,12 +4,14 @@
 //! every running copy has a tracker of the ids written since it began; writes register their ids
 //! in the same step that takes their places in the lanes.
 
+use super::client::WriteFailure;
 use super::core::Core;
 use super::error::ApiError;
-use super::fanout::Sent;
+use super::fanout::{Done, Sent};
 use super::kv::Class;
 use super::placement::Placement;
 use crate::document::shard::{ShardId, ShardSet};
+use crate::document::topology::BackendIdx;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -135,6 +137,15 @@ pub(super) struct MissedShard {
     pub(super) ids: Option<BTreeSet<String>>,
 }
 
+fn members(done: &[Done], which: impl Fn(&Done) -> bool) -> HashSet<BackendIdx> {
+    done.iter().filter(|done| which(done)).filter_map(|done| done.target.member).collect()
+}
+
+/// Whether a backend may have taken a write it did not acknowledge.
+fn is_unknown(done: &Done) -> bool {
+    matches!(done.failure, Some(WriteFailure::Failed(_)))
+}
+
 impl Core {
     /// Tells running copies which documents are being written.
     pub(super) fn note_written<'a>(
@@ -189,6 +200,41 @@ impl Core {
         for done in missed {
             let (backend, shards) = (&done.target.backend.id, &done.target.shards);
             news |= self.mark_dirty(index, backend, shards, by_shard.as_ref());
+        }
+        if news {
+            self.store_dirty(placement, index).await;
+        }
+    }
+
+    /// Remembers shards whose owners may differ because a write met no quorum: what one of them
+    /// took the others get, and where nobody knows who took it they are compared.
+    pub(super) async fn note_torn(
+        &self,
+        placement: &Placement,
+        index: &str,
+        touched: &ShardSet,
+        done: &[Done],
+    ) {
+        let (acked, unknown) = (members(done, Done::acked), members(done, is_unknown));
+        let mut news = false;
+        for shard in touched.iter() {
+            let mut one = ShardSet::none(placement.topology.shards());
+            one.insert(shard);
+            let owners = placement.topology.write_targets(shard);
+            let took = owners.iter().any(|owner| acked.contains(owner));
+            if !took && !(owners.len() > 1 && owners.iter().any(|owner| unknown.contains(owner))) {
+                continue;
+            }
+            for owner in owners.iter().filter(|owner| took && !acked.contains(owner)) {
+                news |= self.mark_dirty(index, placement.topology.id(*owner), &one, None);
+            }
+            if !took {
+                news |= self.mark_dirty(index, EVERY_OWNER, &one, None);
+            }
+            let joining = done.iter().filter(|done| done.target.member.is_none());
+            for done in joining.filter(|done| done.target.shards.contains(shard)) {
+                news |= self.mark_dirty(index, &done.target.backend.id, &one, None);
+            }
         }
         if news {
             self.store_dirty(placement, index).await;

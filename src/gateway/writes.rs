@@ -11,7 +11,7 @@ use super::client::Outbound;
 use super::core::Core;
 use super::counters::count;
 use super::error::{ApiError, Failure, json_response};
-use super::fanout::{Done, Job, Sent, send_all, settle};
+use super::fanout::{Done, Job, Sent, Unsettled, send_all, settle};
 use super::handoff::elsewhere;
 use super::idempotency::{Seen, Written, key_of, request_hash};
 use super::placement::{Placement, Target};
@@ -120,15 +120,16 @@ pub(super) fn jobs(
 /// Sends a planned write, judges it, registers its task and pins its session.
 ///
 /// # Errors
-/// No quorum, or the backends' refusal. Nothing is registered then.
+/// No quorum, or the backends' refusal. Nothing is registered then; owners of documents that
+/// differ because of it are made equal later.
 pub(super) async fn execute(
     core: &Arc<Core>,
     placement: &Arc<Placement>,
     plan: Plan,
     mut jobs: Vec<Job>,
     with: impl FnOnce(),
-) -> Result<(Written, Sent), Failure> {
-    let number = core.tasks.allocate(placement).await?;
+) -> Result<(Written, Sent), Unsettled> {
+    let number = core.tasks.allocate(placement).await.map_err(Unsettled::unsent)?;
     if plan.kind.changes_documents() && plan.metadata.is_none() {
         jobs.iter_mut().for_each(|job| job.mark = Some(text_id(number)));
     }
@@ -138,7 +139,15 @@ pub(super) async fn execute(
         count(&core.counters.writes_unsure);
         core.note_unsure(placement, &plan.uid, &plan.touched).await;
     }
-    let sent = settle(core, placement, &plan.uid, &plan.touched, done)?;
+    let sent = match settle(core, placement, &plan.uid, &plan.touched, done) {
+        Ok(sent) => sent,
+        Err(unsettled) => {
+            if plan.kind.changes_documents() {
+                core.note_torn(placement, &plan.uid, &plan.touched, &unsettled.done).await;
+            }
+            return Err(unsettled);
+        }
+    };
     let written = register(core, placement, number, enqueued_us, plan, &sent).await;
     Ok((written, sent))
 }
@@ -158,7 +167,7 @@ async fn register(
     if let Some(session) = session {
         let acked = entry.parts.iter().map(|part| part.backend.clone()).collect();
         let group = sent.verdict.pin.map(|group| group.0);
-        core.pin(&session, &Pin { task: number, group, acked, touched }).await;
+        core.pin(&session, Pin { task: number, group, acked, touched, used_us: 0 }).await;
     }
     keep(core, entry, sent.verdict.degraded_header()).await
 }

@@ -45,6 +45,11 @@ pub(super) fn figures(gateway: &Gateway) -> Vec<Figure> {
         "Bytes of request bodies the gateway works on",
         gateway.in_flight_bytes() as u64,
     ));
+    figures.push(Figure::gauge(
+        "documents_answer_bytes_in_flight",
+        "Bytes of servers' answers the gateway works on",
+        gateway.answer_bytes() as u64,
+    ));
     let backends = gateway.backend_figures();
     let of = |name, help, value: fn(&BackendFigures) -> u64| {
         let samples = backends.iter().map(|backend| (backend.id.clone(), value(backend)));

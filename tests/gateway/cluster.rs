@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use torc::document::topology::Topology;
-use torc::gateway::{BackendSettings, Gateway, Key, MemoryKv, RingKv, Settings};
+use torc::gateway::{BackendSettings, Gateway, Key, MemoryKv, RingKv, Settings, WallClock};
 
 pub(crate) const NODE_KEY: &str = "node-key";
 
@@ -73,13 +73,26 @@ impl Cluster {
 
     /// Kills the gateway and starts one anew with the same ring.
     pub(crate) async fn restart(&mut self) {
+        self.restart_at(clock()).await;
+    }
+
+    /// The same with a clock of its own.
+    pub(crate) async fn restart_at(&mut self, clock: WallClock) {
         self.serving.abort();
-        let (gateway, http, serving) = serve(self.settings.clone(), self.kv.clone()).await;
-        (self.gateway, self.http, self.serving) = (gateway, http, serving);
+        let started = serve_at(self.settings.clone(), self.kv.clone(), clock).await;
+        (self.gateway, self.http, self.serving) = started;
     }
 
     pub(crate) fn topology(&self) -> Topology {
         self.settings.topology().unwrap()
+    }
+
+    /// What the gateway last saw of a backend.
+    pub(crate) fn state_of(&self, id: &str) -> Value {
+        let status = self.gateway.status();
+        let groups = status["groups"].as_array().into_iter().flatten();
+        let mut all = groups.flat_map(|group| group["backends"].as_array().into_iter().flatten());
+        all.find(|backend| backend["id"] == id).cloned().unwrap_or_default()
     }
 
     pub(crate) async fn stop(&mut self, nodes: &[usize]) {
@@ -137,14 +150,22 @@ impl Drop for Cluster {
 
 /// A gateway that may be handed writes gets its real address as its own.
 pub(crate) async fn serve(
+    settings: Settings,
+    kv: Arc<dyn RingKv>,
+) -> (Arc<Gateway>, Http, JoinHandle<()>) {
+    serve_at(settings, kv, clock()).await
+}
+
+async fn serve_at(
     mut settings: Settings,
     kv: Arc<dyn RingKv>,
+    clock: WallClock,
 ) -> (Arc<Gateway>, Http, JoinHandle<()>) {
     let name = format!("gateway-{}", settings.slot.unwrap_or(0));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     settings.own_url = settings.own_url.map(|_| url.clone());
-    let gateway = Arc::new(Gateway::new(settings, &name, kv, clock()).unwrap());
+    let gateway = Arc::new(Gateway::new(settings, &name, kv, clock).unwrap());
     let http = Http::new(url);
     let running = gateway.clone();
     let serving = tokio::spawn(async move {

@@ -12,10 +12,11 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Map, Value};
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use torc::gateway::WallClock;
 use torc::gateway::builtin::{Engine, router};
@@ -35,6 +36,9 @@ pub(crate) enum Mode {
     /// As Meilisearch does, after pauses of 0 to 20 ms that differ from request to request: what
     /// is sent at the same time arrives in another order.
     Uneven,
+    /// As Meilisearch does, but answers to paths that end so wait for another mode: they tell
+    /// what was true when they were asked.
+    Held(&'static str),
 }
 
 /// A request as it arrived.
@@ -53,7 +57,8 @@ impl Seen {
 }
 
 struct Shared {
-    mode: Mutex<Mode>,
+    mode: watch::Sender<Mode>,
+    held: AtomicUsize,
     log: Mutex<Vec<Seen>>,
     router: Router,
 }
@@ -77,6 +82,13 @@ pub(crate) fn clock() -> WallClock {
     })
 }
 
+/// The wall clock with a hand to move it on: microseconds ahead of the system's.
+pub(crate) fn hand_clock() -> (Arc<AtomicU64>, WallClock) {
+    let (ahead, real) = (Arc::new(AtomicU64::new(0)), clock());
+    let shared = ahead.clone();
+    (ahead, WallClock::new(move || real.now_us() + shared.load(Ordering::Relaxed)))
+}
+
 impl Fake {
     pub(crate) async fn start(master_key: Option<&str>) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -84,7 +96,8 @@ impl Fake {
         let engine = Arc::new(Mutex::new(Engine::new(clock(), Some(words))));
         let bell = Arc::new(Notify::new());
         let router = router(engine.clone(), bell.clone(), master_key);
-        let shared = Arc::new(Shared { mode: Mutex::default(), log: Mutex::default(), router });
+        let (mode, held) = (watch::Sender::default(), AtomicUsize::new(0));
+        let shared = Arc::new(Shared { mode, held, log: Mutex::default(), router });
         let queue = tokio::spawn(run_queue(engine.clone(), bell.clone()));
         let accepting = Some(tokio::spawn(accept(listener, shared.clone())));
         Fake { address, engine, bell, shared, accepting, queue }
@@ -95,7 +108,12 @@ impl Fake {
     }
 
     pub(crate) fn set(&self, mode: Mode) {
-        *self.shared.mode.lock().unwrap() = mode;
+        self.shared.mode.send_replace(mode);
+    }
+
+    /// Answers that wait, or waited.
+    pub(crate) fn held(&self) -> usize {
+        self.shared.held.load(Ordering::Relaxed)
     }
 
     /// Works on the engine, then lets its queue go on.
@@ -168,9 +186,10 @@ async fn answer(
         authorization: authorization.map(|value| value.to_str().unwrap().to_owned()),
         body: body.clone(),
     });
-    let mode = shared.mode.lock().unwrap().clone();
+    let mode = shared.mode.borrow().clone();
+    let path = parts.uri.path().to_owned();
     match mode {
-        Mode::Normal => {}
+        Mode::Normal | Mode::Held(_) => {}
         Mode::Silent => std::future::pending().await,
         Mode::Always(status, text) => {
             let mut response = Response::new(Body::from(text));
@@ -184,7 +203,13 @@ async fn answer(
         }
     }
     let request = Request::from_parts(parts, Body::from(body));
-    TowerToHyperService::new(shared.router.clone()).call(request).await
+    let answer = TowerToHyperService::new(shared.router.clone()).call(request).await;
+    if matches!(mode, Mode::Held(end) if path.ends_with(end)) {
+        let mut mode = shared.mode.subscribe();
+        shared.held.fetch_add(1, Ordering::Relaxed);
+        let _ = mode.wait_for(|mode| !matches!(mode, Mode::Held(_))).await;
+    }
+    answer
 }
 
 async fn run_queue(engine: Arc<Mutex<Engine>>, bell: Arc<Notify>) {

@@ -131,23 +131,70 @@ async fn a_copy_waits_for_what_was_accepted_before_it_began() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_coming_is_given_up() {
+async fn a_body_that_stops_coming_or_drips_is_given_up() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let cluster = Cluster::with(ONE, |settings| {
-        settings.body_idle_max = Duration::from_millis(100);
+        settings.body_idle_max = Duration::from_millis(300);
     })
     .await;
     let address = cluster.http.base().strip_prefix("http://").unwrap().to_owned();
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let head = "POST /indexes/movies/documents HTTP/1.1\r\nhost: x\r\n\
-                content-type: application/json\r\ncontent-length: 100000\r\n\r\n[{\"id\":1}";
-    stream.write_all(head.as_bytes()).await.unwrap();
-    eventually("its bytes count", async || cluster.gateway.in_flight_bytes() >= 100_000).await;
-    let mut answer = vec![0; 4096];
-    let read = stream.read(&mut answer).await.unwrap();
-    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
-    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-    assert!(answer.contains("the request body stopped coming"), "{answer}");
-    eventually("its share is free", async || cluster.gateway.in_flight_bytes() == 0).await;
+    for drips in [false, true] {
+        let stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        let (mut answers, mut stream) = stream.into_split();
+        let head = "POST /indexes/movies/documents HTTP/1.1\r\nhost: x\r\n\
+                    content-type: application/json\r\ncontent-length: 100000\r\n\r\n[{\"id\":1}";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        eventually("its bytes count", async || cluster.gateway.in_flight_bytes() >= 100_000).await;
+        let dripping = tokio::spawn(async move {
+            while drips && stream.write_all(b" ").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            stream
+        });
+        let mut answer = vec![0; 4096];
+        let read = answers.read(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+        assert!(answer.contains("stopped coming"), "{answer}");
+        eventually("its share is free", async || cluster.gateway.in_flight_bytes() == 0).await;
+        dripping.abort();
+    }
     assert_eq!(cluster.writes(), [0]);
+}
+
+#[tokio::test]
+async fn answers_in_flight_are_bounded() {
+    let cluster = Cluster::with(ONE, |settings| settings.in_flight_bytes_max = 1 << 20).await;
+    let text = "x".repeat(100_000);
+    let all: Vec<_> = (0..20).map(|id| json!({"id": id, "text": text})).collect();
+    cluster.add(&json!(all)).await;
+    let list = async |limit: u32| cluster.http.get(&format!("{PATH}?limit={limit}")).await;
+    let large = list(20).await;
+    assert_eq!((large.status, large.code()), (503, "miroir_shard_unavailable".into()));
+    assert_eq!(list(5).await.json()["results"].as_array().unwrap().len(), 5);
+    // Whoever comes while the room is taken is told so; small answers always have room.
+    cluster.fakes[0].set(Mode::Slow(Duration::from_millis(50)));
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let http = cluster.http.clone();
+        running.spawn(async move { http.get(&format!("{PATH}?limit=6")).await.status });
+    }
+    assert!(running.join_all().await.iter().all(|status| matches!(status, 200 | 503)));
+    assert_eq!(cluster.post(PATH, &json!([{"id": 1}])).await.status, 202);
+    eventually("all room is free", async || cluster.gateway.answer_bytes() == 0).await;
+}
+
+#[tokio::test]
+async fn a_write_goes_to_all_its_backends_at_the_same_time() {
+    let cluster = Cluster::start(Shape { groups: 2, members: 2, ..ONE }).await;
+    cluster.add(&documents(0..50)).await;
+    cluster.fakes.iter().for_each(|fake| fake.set(Mode::Held("/documents")));
+    let http = cluster.http.clone();
+    let writing = tokio::spawn(async move { http.json("POST", PATH, &documents(0..50)).await });
+    // None of them has answered yet.
+    eventually("all four have it", async || cluster.fakes.iter().all(|fake| fake.held() == 1))
+        .await;
+    assert!(!writing.is_finished());
+    cluster.fakes.iter().for_each(|fake| fake.set(Mode::Normal));
+    assert_eq!(writing.await.unwrap().status, 202);
 }

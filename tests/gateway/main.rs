@@ -1,13 +1,17 @@
 //! The document gateway over real HTTP, against servers that behave as a recorded Meilisearch.
 
 mod acceptance;
+mod away;
 mod cluster;
+mod copies;
+mod demo;
 mod fake;
 mod http;
 mod limits;
 mod migrate;
 mod node;
 mod nonsense;
+mod pins;
 mod real;
 mod refusals;
 mod requests;

@@ -215,17 +215,48 @@ async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
         let film = node.http().get("/indexes/films/documents/1").await;
         assert_eq!(film.json(), json!({"id": 1, "title": "Dune"}));
     }
-    let owners = tokio::process::Command::new(env!("CARGO_BIN_EXE_torc"))
-        .args(["documents", "owners", "-c"])
-        .arg(&nodes[0].file)
-        .args(["films", "1"])
+    let (code, shown, _) = documents(&nodes[0], &["owners"], &["films", "1"]).await;
+    assert_eq!(code, Some(0));
+    assert!(shown.starts_with("document 1 of movies: hash 13bbf5d430c49824, shard 36 of 64"));
+    assert_eq!(shown.matches("has it: yes").count(), 3, "{shown}");
+    migrate_by_hand(nodes).await;
+    look_at_admin_ports(nodes).await;
+}
+
+/// `torc documents` with a node's file: its exit code, what it says, and its complaint.
+async fn documents(
+    node: &Node,
+    command: &[&str],
+    arguments: &[&str],
+) -> (Option<i32>, String, String) {
+    let ran = tokio::process::Command::new(env!("CARGO_BIN_EXE_torc"))
+        .arg("documents")
+        .args(command)
+        .arg("-c")
+        .arg(&node.file)
+        .args(arguments)
         .output()
         .await
         .unwrap();
-    let shown = String::from_utf8_lossy(&owners.stdout).into_owned();
-    assert!(shown.starts_with("document 1 of movies: hash 13bbf5d430c49824, shard 36 of 64"));
-    assert_eq!(shown.matches("has it: yes").count(), 3, "{shown}");
-    look_at_admin_ports(nodes).await;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (ran.status.code(), text(ran.stdout), text(ran.stderr))
+}
+
+/// A migration is started, shown and given up from the command line.
+async fn migrate_by_hand(nodes: &[Node]) {
+    let status = async || documents(&nodes[1], &["migrate", "status"], &[]).await.1;
+    assert_eq!(status().await, "phase: none\n");
+    let start =
+        async |arguments: &[&str]| documents(&nodes[0], &["migrate", "start"], arguments).await;
+    let (code, _, said) = start(&["--remove", "nobody"]).await;
+    assert!(code == Some(1) && said.contains("there is no backend `nobody`"), "{said}");
+    let (code, _, said) = start(&["--add", "s3@0"]).await;
+    assert!(code == Some(64) && said.contains("--add ID=URL@GROUP"), "{said}");
+    let (code, shown, said) = start(&["--add", "s3=http://127.0.0.1:1@0"]).await;
+    assert!(code == Some(0) && shown.starts_with("phase: copying"), "{shown}{said}");
+    assert!(status().await.contains("to:    [[\"n0\",\"s3\"],[\"n1\"],[\"n2\"]]"), "elsewhere");
+    let (code, shown, _) = documents(&nodes[2], &["migrate", "end"], &[]).await;
+    assert!(code == Some(0) && shown.starts_with("phase: ended"), "{shown}");
 }
 
 /// What the admin ports show of the gateways.
@@ -238,7 +269,7 @@ async fn look_at_admin_ports(nodes: &[Node]) {
             let mut slots: Vec<_> = slots.filter_map(|other| other["taskSlot"].as_u64()).collect();
             slots.extend(page["gateway"]["taskSlot"].as_u64());
             slots.sort_unstable();
-            slots == [0, 1, 2]
+            slots == [0, 1, 2] && page["migration"]["phase"] == "ended"
         })
         .await;
         let page = admin.get("/documents").await.json();
@@ -246,7 +277,7 @@ async fn look_at_admin_ports(nodes: &[Node]) {
         assert_eq!(page["groups"][2]["backends"][0]["id"], "n2", "{page}");
         assert_eq!(page["groups"][2]["backends"][0]["owns"], "0-63", "{page}");
         assert_eq!(page["groups"][0]["degradedWrites"], 0, "{page}");
-        assert_eq!(page["migration"]["phase"], "none", "{page}");
+        assert_eq!(page["joining"], json!([]), "{page}");
         let metrics = String::from_utf8(admin.get("/metrics").await.body.to_vec()).unwrap();
         for line in [
             "torc_documents_backend_up{backend=\"n1\"} 1",

@@ -184,6 +184,61 @@ async fn other_requests_that_cannot_be_answered() {
 }
 
 #[tokio::test]
+async fn the_gateways_own_refusals() {
+    let cluster = Cluster::start(SHAPE).await;
+    cluster.add(&json!([{"id": 1}])).await;
+    let keyed = cluster.http.with("idempotency-key", "k");
+    assert_eq!(keyed.json("POST", PATH, &json!([{"id": 1}])).await.status, 202);
+    let alias = json!({"name": "films", "target": "movies"});
+    assert_eq!(cluster.post("/_miroir/aliases", &alias).await.status, 200);
+    cluster.forget_requests();
+    let other = json!([{"id": 2}]);
+    let (reused, wrong) = ("miroir_idempotency_key_reused", "miroir_invalid_idempotency_key");
+    check(&keyed.json("POST", PATH, &other).await, 409, reused, "another request", "reused");
+    for key in ["", &"k".repeat(256)] {
+        let keyed = cluster.http.with("idempotency-key", key);
+        let deleted = keyed.json("DELETE", &format!("{PATH}/1"), &json!(null)).await;
+        check(&deleted, 400, wrong, "1 to 255 bytes", key);
+    }
+    let (aliases, migration) = ("/_miroir/aliases", "/_miroir/migration");
+    let (invalid, uid) = ("miroir_invalid_alias", "invalid_index_uid");
+    let rows: [(&str, &str, serde_json::Value, u16, &str, &str); 13] = [
+        ("POST", aliases, alias, 400, invalid, "the alias `films` exists"),
+        ("POST", aliases, json!({"name": "x"}), 400, invalid, "either `target`"),
+        ("POST", aliases, json!({"name": "x", "targets": []}), 400, invalid, "1 to 100 targets"),
+        ("POST", aliases, json!({"name": "x", "target": "x"}), 400, invalid, "cannot be a target"),
+        ("POST", aliases, json!({"name": "x", "target": "films"}), 400, invalid, "`films`"),
+        ("POST", aliases, json!({"name": "a b", "target": "movies"}), 400, uid, "`a b`"),
+        ("GET", "/_miroir/aliases/x", json!(null), 404, "miroir_alias_not_found", "`x`"),
+        (
+            "PUT",
+            "/_miroir/aliases/x",
+            json!({"target": "movies"}),
+            404,
+            "miroir_alias_not_found",
+            "",
+        ),
+        ("DELETE", "/_miroir/aliases/x", json!(null), 404, "miroir_alias_not_found", "`x`"),
+        ("POST", "/indexes", json!({"uid": "films"}), 400, invalid, "is an alias"),
+        ("DELETE", migration, json!(null), 409, "miroir_migration_conflict", "no migration"),
+        ("POST", "/swap-indexes", json!([]), 501, "miroir_not_supported", "alias"),
+        (
+            "PATCH",
+            "/indexes/movies",
+            json!({"primaryKey": "a.b"}),
+            400,
+            "invalid_index_primary_key",
+            "",
+        ),
+    ];
+    for (method, path, body, status, code, part) in rows {
+        let answer = cluster.http.json(method, path, &body).await;
+        check(&answer, status, code, part, &format!("{method} {path} {body}"));
+    }
+    assert_eq!(cluster.writes(), [0, 0], "no backend has seen a write");
+}
+
+#[tokio::test]
 async fn clients_without_the_right_key() {
     let cluster = Cluster::with(SHAPE, |settings| {
         settings.master_key = Key::new("master");

@@ -32,7 +32,7 @@ async fn json_ndjson_csv_and_gzip_are_taken() {
         cluster
             .http
             .with("content-type", "application/json")
-            .with("content-encoding", "gzip")
+            .with("content-encoding", "GZip")
             .send("POST", PATH, gzip(b"[{\"id\":\"zipped\"}]"))
             .await,
     ];
@@ -112,8 +112,10 @@ async fn bodies_that_cannot_be_taken_are_refused() {
         let answer = cluster.post(&format!("{PATH}/{path}"), &body).await;
         assert_eq!((answer.status, answer.code()), (400, code.to_owned()), "{path} {body}");
     }
-    let create = cluster.post("/indexes", &json!({"uid": "p q"})).await;
-    assert_eq!(create.code(), "invalid_index_uid");
+    for uid in [json!("p q"), json!(5), json!(null), json!("u".repeat(401))] {
+        let create = cluster.post("/indexes", &json!({"uid": uid})).await;
+        assert_eq!((create.status, create.code()), (400, "invalid_index_uid".into()), "{uid}");
+    }
     assert_eq!(cluster.post("/indexes", &json!({})).await.code(), "missing_index_uid");
     assert_eq!(cluster.writes(), [0, 0], "no backend has seen a write");
     assert_eq!(cluster.gateway.in_flight_bytes(), 0);
@@ -224,4 +226,25 @@ async fn settings_keep_the_shard_field_filterable_and_hidden() {
     assert_eq!(cluster.writes(), [0, 0], "no index was made for a setting that is none");
     let bad = cluster.http.json("PATCH", path, &json!({"filterableAttributes": "g"})).await;
     assert_eq!(bad.code(), "invalid_settings_filterable_attributes");
+}
+
+#[tokio::test]
+async fn documents_go_on_byte_for_byte() {
+    let cluster = Cluster::start(Shape { groups: 1, members: 1, copies: 1, shards: 16 }).await;
+    let documents = [
+        "{\"z\": 1.10 ,\"id\":\"a\",\"big\":18446744073709551616,\"e\":1E+2}",
+        "{ \"\\u0069d\":7, \"t\":\"\\u00e9\\/\\ud83d\\ude00 \u{e9}\" ,\"t\": [ 1 , {} ] }",
+        "{\"id\":\"007\",\"n\":-0.0,\"deep\":{\"_miroir_shard\":5,\"a\":[null,true]}}",
+    ];
+    let body = format!(" [ {} ] ", documents.join(" , "));
+    let http = cluster.http.with("content-type", "application/json");
+    cluster.succeeded(&http.send("POST", PATH, body).await).await;
+    let sent = cluster.fakes[0].writes();
+    let sent = sent.iter().find(|seen| seen.target.contains("primaryKey=id")).unwrap();
+    let injected = |(document, id): (&&str, &str)| {
+        let shard = torc::document::shard::shard_for_key(id, 16).0;
+        format!("{{\"_miroir_shard\":{shard},{}", &document[1..])
+    };
+    let expected: Vec<String> = documents.iter().zip(["a", "7", "007"]).map(injected).collect();
+    assert_eq!(String::from_utf8_lossy(&sent.body), format!("[{}]", expected.join(",")));
 }

@@ -252,6 +252,10 @@ async fn an_idempotency_key_answers_the_same_request_once() {
     let bad = keyed.json("POST", PATH, &json!([{"x": 2}])).await;
     assert_eq!(bad.status, 400);
     assert_eq!(keyed.json("POST", PATH, &json!([{"id": 2}])).await.status, 202, "only a 202 stays");
+    let keyed = cluster.http.with("idempotency-key", "sch\u{f6}n \u{2713}");
+    let (a, b) = (json!([{"id": 3}]), json!([{"id": 4}]));
+    assert_eq!(keyed.json("POST", PATH, &a).await.status, 202, "any text is a key");
+    assert_eq!(keyed.json("POST", PATH, &b).await.code(), "miroir_idempotency_key_reused");
     let keyed = cluster.http.with("idempotency-key", "k3");
     let body = json!([{"id": 3}]);
     let (a, b) = tokio::join!(keyed.json("POST", PATH, &body), keyed.json("POST", PATH, &body));

@@ -37,7 +37,7 @@ pub(in crate::gateway) async fn facet_search(core: Arc<Core>, mut call: Call) ->
     let (mut replies, mut missing) = (Vec::<Reply>::new(), Vec::new());
     let mut faceting = Faceting::of(&Value::Null, facet);
     for uid in &uids {
-        if core.catalogue.find(&placement, uid).await?.is_none() {
+        if core.catalogue.find_to_read(&placement, uid).await?.is_none() {
             continue;
         }
         let turn = xxh3_64(format!("{uid}\0{facet}").as_bytes());

@@ -1,6 +1,7 @@
 //! `GET documents/{id}`.
 
 use crate::document::object;
+use crate::document::reserved::SHARD_FIELD;
 use crate::document::shard::{ShardId, shard_for_key};
 use crate::document::topology::{BackendIdx, GroupIdx};
 use crate::gateway::aliases::Resolved;
@@ -57,21 +58,38 @@ async fn fetch_from(
     pinned: Option<&PinnedRead>,
 ) -> Result<Found, Failure> {
     let shard = shard_for_key(id, placement.topology.shards());
-    let query = call.target.split_once('?').map_or("", |(_, query)| query);
-    let mut path = format!("{}/documents/{}", index_path(uid), encode_segment(id));
-    if !query.is_empty() {
-        path.push_str(&format!("?{query}"));
-    }
+    let path = format!("{}/documents/{}{}", index_path(uid), encode_segment(id), query_of(call));
+    let asked = Asked { core, placement, path, shard };
     if let Some(pinned) = pinned {
         let owners = placement.topology.owners(shard, pinned.group).to_vec();
         let allowed = owners.into_iter().filter(|owner| pinned.allows(shard, *owner));
         // A pinned group that cannot answer is left for normal routing.
-        if let Ok(found) = ask_groups(core, placement, &path, vec![allowed.collect()]).await {
+        if let Ok(found) = asked.ask_groups(vec![allowed.collect()]).await {
             return Ok(found);
         }
     }
-    let order = owners_in_turn(placement, shard, core.next_turn());
-    ask_groups(core, placement, &path, order).await
+    asked.ask_groups(owners_in_turn(placement, shard, core.next_turn())).await
+}
+
+/// The client's parameters. The shard number is always asked for: a document is known by it.
+fn query_of(call: &Call) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if let Some(fields) = call.parameter("fields") {
+        let all = fields.split(',').any(|field| field.trim() == "*");
+        let fields = if all { fields.to_owned() } else { format!("{fields},{SHARD_FIELD}") };
+        query.append_pair("fields", &fields);
+    }
+    if let Some(wanted) = call.parameter("retrieveVectors") {
+        query.append_pair("retrieveVectors", wanted);
+    }
+    let query = query.finish();
+    if query.is_empty() { query } else { format!("?{query}") }
+}
+
+/// Whether a backend's answer is a document of this shard: all that were written through a
+/// gateway carry their number. Anything else comes from somebody who stands in for the backend.
+pub(in crate::gateway) fn is_document(text: &str, shard: ShardId) -> bool {
+    object::field(text, SHARD_FIELD).is_some_and(|number| number.parse() == Ok(shard.0))
 }
 
 /// The owners of a shard, group after group from the group whose turn it is, and inside a group
@@ -91,42 +109,47 @@ fn owners_in_turn(placement: &Placement, shard: ShardId, turn: u64) -> Vec<Vec<B
         .collect()
 }
 
-/// Asks one owner per group until one has the document. A group that was degraded during the
-/// write may not have it, so "not found" is believed only when every group says so.
-async fn ask_groups(
-    core: &Core,
-    placement: &Placement,
-    path: &str,
-    groups: Vec<Vec<BackendIdx>>,
-) -> Result<Found, Failure> {
-    let mut answer = None;
-    for owners in groups {
-        for owner in owners {
-            let Ok(reply) = placement.backend(owner).call(Outbound::get(path)).await else {
-                continue;
-            };
-            // What is no object is no document: somebody else stands in for the backend.
-            if reply.is_success() && object::fields(reply.text(), |_, _| ()).is_ok() {
-                let reserved = core.settings.reserved;
-                let shown = object::without(reply.text(), |name| reserved.contains(name));
-                return Ok(Found::Document(shown.into_owned()));
-            }
-            match reply.error_code().as_deref() {
-                Some("document_not_found") => answer = Some(Found::NoDocument),
-                Some("index_not_found") => {
-                    answer.get_or_insert(Found::NoIndex);
+/// A document that is asked for.
+struct Asked<'a> {
+    core: &'a Core,
+    placement: &'a Placement,
+    path: String,
+    shard: ShardId,
+}
+
+impl Asked<'_> {
+    /// Asks one owner per group until one has the document. A group that was degraded during the
+    /// write may not have it, so "not found" is believed only when every group says so.
+    async fn ask_groups(&self, groups: Vec<Vec<BackendIdx>>) -> Result<Found, Failure> {
+        let mut answer = None;
+        for owners in groups {
+            for owner in owners {
+                let request = Outbound::get(self.path.clone());
+                let Ok(reply) = self.placement.backend(owner).call(request).await else {
+                    continue;
+                };
+                if reply.is_success() && is_document(reply.text(), self.shard) {
+                    let reserved = self.core.settings.reserved;
+                    let shown = object::without(reply.text(), |name| reserved.contains(name));
+                    return Ok(Found::Document(shown.into_owned()));
                 }
-                Some(_) if reply.status == 400 => {
-                    return Err(Failure::Forwarded { status: reply.status, body: reply.body });
+                match reply.error_code().as_deref() {
+                    Some("document_not_found") => answer = Some(Found::NoDocument),
+                    Some("index_not_found") => {
+                        answer.get_or_insert(Found::NoIndex);
+                    }
+                    Some(_) if reply.status == 400 => {
+                        return Err(Failure::Forwarded { status: reply.status, body: reply.body });
+                    }
+                    _ => continue,
                 }
-                _ => continue,
+                break;
             }
-            break;
         }
+        let unavailable = || {
+            let message = "no backend that holds this document can be reached";
+            Failure::from(ApiError::new("miroir_shard_unavailable", message))
+        };
+        answer.ok_or_else(unavailable)
     }
-    let unavailable = || {
-        let message = "no backend that holds this document can be reached";
-        Failure::from(ApiError::new("miroir_shard_unavailable", message))
-    };
-    answer.ok_or_else(unavailable)
 }

@@ -160,7 +160,7 @@ async fn answer(core: Arc<Core>, call: Call, listing: Listing) -> Outcome {
     // Indexes of a multi alias follow one another: a page goes on where the last one ended.
     let (mut offset, mut limit) = (listing.offset, listing.limit);
     for uid in &uids {
-        let Some(info) = core.catalogue.find(&placement, uid).await? else { continue };
+        let Some(info) = core.catalogue.find_to_read(&placement, uid).await? else { continue };
         any_index = true;
         let Some(key) = info.primary_key else { continue };
         let ids = Ids { core: &core, placement: &placement, uid, key: &key, listing: &listing };

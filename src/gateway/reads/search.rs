@@ -66,7 +66,7 @@ pub(super) async fn find(
     let identity = request.identity();
     let (mut replies, mut missing, mut primary_key) = (Vec::<Reply>::new(), Vec::new(), None);
     for uid in &uids {
-        let Some(info) = core.catalogue.find(&placement, uid).await? else { continue };
+        let Some(info) = core.catalogue.find_to_read(&placement, uid).await? else { continue };
         // All pages of one search read the same replicas: others rank equal hits differently.
         let turn = xxh3_64(format!("{uid}\0{identity}").as_bytes());
         let path = format!("{}/search", index_path(uid));

@@ -2,7 +2,7 @@
 
 use super::{Part, TaskEntry, Tasks};
 use crate::document::task::{Status, aggregate, survives_losses};
-use crate::gateway::client::{Backend, CallError, Outbound, Reply};
+use crate::gateway::client::{Backend, CallError, Outbound};
 use crate::gateway::error::ApiError;
 use crate::gateway::placement::Placement;
 use crate::gateway::time::parse_timestamp;
@@ -51,7 +51,8 @@ impl Tasks {
 async fn ask(backend: Option<Arc<Backend>>, uid: u64) -> Said {
     let Some(backend) = backend else { return Said::Unknown };
     match backend.call(Outbound::get(format!("/tasks/{uid}"))).await {
-        Ok(Reply { status: 404, .. }) => Said::Unknown,
+        // Another 404 is not its own word.
+        Ok(reply) if reply.error_code().as_deref() == Some("task_not_found") => Said::Unknown,
         Ok(reply) if reply.is_success() => {
             let task = reply.json().filter(|task| task.get("status").is_some());
             task.map_or(Said::Silent, |task| Said::Known(Box::new(task)))

@@ -11,6 +11,7 @@ use crate::gateway::client::{OutBody, Outbound, index_path};
 use crate::gateway::core::Core;
 use crate::gateway::counters::count_many;
 use crate::gateway::error::{ApiError, Failure};
+use crate::gateway::fanout::Unsettled;
 use crate::gateway::idempotency::Written;
 use crate::gateway::indexes::ensure_index;
 use crate::gateway::sessions::session_of;
@@ -110,7 +111,8 @@ async fn write(
     let tracked = core.clone();
     let (index, ids) = (uid.clone(), batch.clone());
     let note = move || tracked.note_written(&index, ids.ids());
-    let (written, sent) = execute(core, &placement, plan, jobs, note).await?;
+    let sent = execute(core, &placement, plan, jobs, note).await;
+    let (written, sent) = sent.map_err(Unsettled::into_failure)?;
     core.note_missed_documents(&placement, &uid, &sent, Some(batch.ids())).await;
     Ok(written)
 }

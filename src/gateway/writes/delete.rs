@@ -13,6 +13,7 @@ use crate::gateway::client::{OutBody, Outbound, index_path};
 use crate::gateway::core::Core;
 use crate::gateway::counters::count_many;
 use crate::gateway::error::{ApiError, Failure};
+use crate::gateway::fanout::Unsettled;
 use crate::gateway::idempotency::Written;
 use crate::gateway::placement::Target;
 use crate::gateway::sessions::session_of;
@@ -42,7 +43,8 @@ pub(in crate::gateway) async fn delete_one(core: Arc<Core>, mut call: Call) -> O
 pub(in crate::gateway) async fn delete_with_body(core: Arc<Core>, mut call: Call) -> Outcome {
     let body = core.bodies.read(&mut call).await?;
     answer(core, call, body, |text| {
-        if text.iter().all(u8::is_ascii_whitespace) {
+        // Blanks alone are no JSON: nobody asked for everything.
+        if text.is_empty() {
             return Ok(What::Everything);
         }
         match first_byte(text) {
@@ -240,7 +242,8 @@ async fn write(
             (jobs, Box::new(move || tracked.note_swept(&index)))
         }
     };
-    let (written, sent) = execute(core, &placement, plan, jobs, note).await?;
+    let sent = execute(core, &placement, plan, jobs, note).await;
+    let (written, sent) = sent.map_err(Unsettled::into_failure)?;
     let ids = named.as_deref().map(|ids| pairs(ids));
     core.note_missed_documents(&placement, &uid, &sent, ids).await;
     Ok(written)
