@@ -51,8 +51,8 @@ section! {
         pub catalog_heartbeat_interval_ms: u64 = 10_000,
         /// Time a subscriber may stop reading its snapshot, milliseconds. Default: 60000.
         pub snapshot_progress_timeout_ms: u64 = 60_000,
-        /// Time a relay that is followed may take for the next part of a whole filter,
-        /// milliseconds; then the filter is asked for anew. Default: 30000.
+        /// Time a relay that is followed may take for a whole catalog, for readiness, or for the
+        /// next part of a whole filter, milliseconds; then it is asked anew. Default: 30000.
         pub recovery_attempt_timeout_ms: u64 = 30_000,
         /// Length of a window of load, milliseconds; some consumers want one each 3 seconds.
         /// Default: 1000.

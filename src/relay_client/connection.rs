@@ -77,7 +77,7 @@ impl Connection {
         self.relay
     }
 
-    /// Time for the next part of a whole filter.
+    /// Time for the state that a stream begins with, or the next part of it.
     pub(super) fn recovery_attempt_timeout(&self) -> Duration {
         self.recovery_attempt_timeout
     }

@@ -138,7 +138,7 @@ pub struct Settings {
     pub keepalive_interval: Duration,
     /// Time for the answer.
     pub keepalive_timeout: Duration,
-    /// Time for the next part of a whole filter.
+    /// Time for the state that a stream begins with, or the next part of it.
     pub recovery_attempt_timeout: Duration,
 }
 

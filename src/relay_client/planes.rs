@@ -108,23 +108,20 @@ async fn plane<M, U, F: Future<Output = Result<Streaming<U>, Status>>>(
     take: impl Fn(&mut M, U) -> Result<(), PlaneFault>,
 ) -> Option<End> {
     let mut retry = Retry::new(shared.clock);
+    let patience = shared.connection.recovery_attempt_timeout();
+    // These say at once how things are; windows come when they come.
+    let first = matches!(plane, Plane::Catalog | Plane::Readiness).then_some(patience);
     loop {
         retry.begin();
         let mut machine = machine();
-        let end = match open().await {
-            Ok(mut stream) => loop {
-                match stream.message().await {
-                    Ok(Some(update)) => {
-                        retry.took_a_message();
-                        if let Err(fault) = take(&mut machine, update) {
-                            break End::from(fault);
-                        }
-                    }
-                    Ok(None) => break End::Clean,
-                    Err(status) => break End::from(status),
-                }
-            },
-            Err(status) => End::from(status),
+        let take = |update| {
+            retry.took_a_message();
+            take(&mut machine, update)
+        };
+        let end = match tokio::time::timeout(patience, open()).await {
+            Ok(Ok(stream)) => read(stream, first, take).await,
+            Ok(Err(status)) => End::from(status),
+            Err(_) => End::Stalled(patience),
         };
         if end.voids_connection() {
             return Some(end);
@@ -132,6 +129,35 @@ async fn plane<M, U, F: Future<Output = Result<Streaming<U>, Status>>>(
         let (end, pause_ms) = retry.after(end);
         shared.consumer.news(News::PlaneEnded { plane, end, pause_ms });
         tokio::time::sleep(Duration::from_millis(pause_ms?)).await;
+    }
+}
+
+/// One stream, to its end. `first` is the longest wait for its first message.
+async fn read<U>(
+    mut stream: Streaming<U>,
+    first: Option<Duration>,
+    mut take: impl FnMut(U) -> Result<(), PlaneFault>,
+) -> End {
+    let mut patience = first;
+    loop {
+        let next = stream.message();
+        let next = match patience {
+            Some(patience) => match tokio::time::timeout(patience, next).await {
+                Ok(next) => next,
+                Err(_) => return End::Stalled(patience),
+            },
+            None => next.await,
+        };
+        patience = None;
+        match next {
+            Ok(Some(update)) => {
+                if let Err(fault) = take(update) {
+                    return End::from(fault);
+                }
+            }
+            Ok(None) => return End::Clean,
+            Err(status) => return End::from(status),
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub enum End {
     Replica(String),
     /// A message is larger than this side takes, again and again.
     LocalLimit(String),
-    /// No part of a whole filter came for so long.
+    /// The state it owes, or the next part of it, did not come for so long.
     Stalled(Duration),
     /// No connection.
     Connect(String),
@@ -106,7 +106,7 @@ impl fmt::Display for End {
             End::Filter(fault) => fault.fmt(f),
             End::Replica(text) | End::Connect(text) => f.write_str(text),
             End::Stalled(patience) => {
-                write!(f, "no part of the filter came for {} ms", patience.as_millis())
+                write!(f, "nothing came for {} ms", patience.as_millis())
             }
             End::LocalLimit(text) => {
                 write!(f, "a message is larger than relay.max_message_bytes here: {text}")

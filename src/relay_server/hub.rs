@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::admission::Refusal;
 use super::counters::{StreamKind, add};
-use super::pools::Generation;
+use super::pools::{Generation, NoHub};
 use super::{Relay, lock};
 use crate::affinity::publication::{Delta, Frame as Published, Subscriber};
 use crate::net::clock::Clock;
@@ -140,22 +140,19 @@ impl Subscriber for Tap {
 }
 
 impl Hub {
-    /// Begins to mirror a generation; none when its publisher is gone.
-    pub(super) fn start(relay: &Arc<Relay>, generation: &Arc<Generation>) -> Option<Arc<Hub>> {
+    /// Begins to mirror a generation.
+    pub(super) fn start(
+        relay: &Arc<Relay>,
+        generation: &Arc<Generation>,
+    ) -> Result<Arc<Hub>, NoHub> {
         let (frames, frames_in) = mpsc::channel(BATCHES_MAX);
-        let cut = generation.source.subscribe(Box::new(Tap(frames)))?;
+        let cut = generation.source.subscribe(Box::new(Tap(frames))).ok_or(NoHub::Gone)?;
         if cut.identity != *generation.key.identity() {
             // It was replaced a moment ago; the catalog will say so.
-            return None;
+            return Err(NoHub::Replaced);
         }
         let sequence = generation.sequence.load(std::sync::atomic::Ordering::Relaxed);
-        let mirror = match Mirror::new(generation.key, cut.words, sequence) {
-            Ok(mirror) => mirror,
-            Err(error) => {
-                tracing::error!(%error, "relay: a filter cannot be mirrored");
-                return None;
-            }
-        };
+        let mirror = Mirror::new(generation.key, cut.words, sequence).map_err(NoHub::Broken)?;
         let limits = &relay.limits;
         let pacer = Pacer::new(
             limits.publication_threshold,
@@ -174,7 +171,7 @@ impl Hub {
             published: cut.sequence,
         };
         tokio::spawn(task.run(frames_in));
-        Some(hub)
+        Ok(hub)
     }
 
     /// Whether it is of no more use.
@@ -329,6 +326,18 @@ impl Task {
     }
 }
 
+impl Drop for Task {
+    /// After a panic nobody may wait for a hub that is gone, nor begin another with its publisher.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.hub.end(Reason::Internal);
+            if let Some(relay) = self.relay.upgrade() {
+                relay.fence(self.hub.key.identity(), "its mirror panicked");
+            }
+        }
+    }
+}
+
 fn images(frame: &Frame) -> u64 {
     const HEAD: usize = 60;
     const IMAGE: usize = 12;
@@ -346,5 +355,82 @@ fn reason_of(error: MirrorError) -> Reason {
 pub(super) fn count_end(relay: &Relay, reason: Option<Reason>) {
     if let Some(reason) = reason {
         relay.counters.ended(StreamKind::Pool, reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::affinity::publication;
+    use crate::ckf::digest::{self, Selection};
+    use crate::ckf::format::CkfFormat;
+    use crate::ckf::hashing::HashFormat;
+    use crate::ckf::identity::{IndexerDomainId, PoolId, ProducerIdentity};
+    use crate::config;
+    use crate::relay::descriptor::{Descriptor, Endpoint, Registration, Role, Semantics, Target};
+    use crate::relay::envelope::RelayId;
+    use crate::relay_server::PoolSource;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    struct Empty(ProducerIdentity);
+
+    impl PoolSource for Empty {
+        fn subscribe(&self, _: Box<dyn Subscriber>) -> Option<publication::Cut> {
+            Some(publication::Cut { identity: self.0, sequence: 0, words: vec![0; 16] })
+        }
+    }
+
+    fn pool() -> (Descriptor, Arc<Empty>) {
+        let map = Selection::explicit([("authority", "hub")]).unwrap();
+        let indexer_domain = IndexerDomainId {
+            cache_semantics: digest::cache_semantics(&map, 2, HashFormat::Standard),
+            routing_scope: digest::routing_scope(&map),
+        };
+        let identity = ProducerIdentity {
+            pool: PoolId { indexer_domain, dc_id: digest::dc_id("dc1") },
+            producer_incarnation: 1,
+            layout_generation: 1,
+            format: CkfFormat::new(7, 16).unwrap(),
+        };
+        let name = || "one".to_owned();
+        let descriptor = Descriptor {
+            key: ProducerKey::try_from(identity).unwrap(),
+            endpoint: Endpoint { namespace: name(), component: name(), endpoint: name() },
+            registrations: vec![Registration {
+                canonical_id: name(),
+                target: Target::Base(name()),
+                aliases: Vec::new(),
+            }],
+            semantics: Semantics { block_size: 2, format: HashFormat::Standard },
+            roles: vec![Role::Aggregated],
+        };
+        (descriptor, Arc::new(Empty(identity)))
+    }
+
+    #[tokio::test]
+    async fn a_mirror_that_panics_ends_its_streams_and_withdraws_its_pool() {
+        let id = RelayId { drt_instance_id: 1, incarnation: 1 };
+        let relay = Relay::new(id, config::Relay::default(), Clock::start());
+        let (descriptor, source) = pool();
+        relay.publish(descriptor.clone(), source.clone()).unwrap();
+        let generation = relay.pools.get(&descriptor.key.pool()).unwrap();
+        let hub = relay.pools.hub(&relay, &generation).ok().unwrap();
+        let limits = QueueLimits { frames: 16, bytes: 1 << 20 };
+        let (_, stream) = hub.subscribe(limits, 1).ok().unwrap();
+        let task = Task {
+            relay: Arc::downgrade(&relay),
+            generation,
+            hub,
+            clock: relay.clock,
+            published: 0,
+        };
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _task = task;
+            panic!("as a wrong mirror might");
+        }));
+        assert!(panicked.is_err());
+        assert!(matches!(stream.take(), (Next::Ended, Some(Reason::Internal))));
+        relay.publish(descriptor, source).unwrap();
+        assert!(relay.published().is_empty(), "it does not come back");
     }
 }

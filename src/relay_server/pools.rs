@@ -11,6 +11,7 @@ use super::{Relay, lock};
 use crate::affinity::publication::{Cut, Subscriber};
 use crate::ckf::identity::{PoolId, ProducerIdentity};
 use crate::relay::key::ProducerKey;
+use crate::relay::mirror::MirrorError;
 use crate::relay::reason::Reason;
 
 /// Where a published pool's filter comes from.
@@ -63,6 +64,10 @@ pub(super) enum NoHub {
     AllInUse,
     /// The pool is not published here any more.
     Gone,
+    /// Its publisher is of another generation by now.
+    Replaced,
+    /// Its publisher gives what is no filter of this generation.
+    Broken(MirrorError),
 }
 
 /// All live generations.
@@ -141,7 +146,7 @@ impl Pools {
         if generation.is_retired() {
             return Err(NoHub::Gone);
         }
-        let hub = Hub::start(relay, generation).ok_or(NoHub::Gone)?;
+        let hub = Hub::start(relay, generation)?;
         *place = Some(Arc::clone(&hub));
         Ok(hub)
     }

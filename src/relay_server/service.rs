@@ -61,6 +61,11 @@ impl Service {
                 Refusal::new(Reason::ResourceLimit, "no more filters can be mirrored")
             }
             NoHub::Gone => gone(),
+            NoHub::Replaced => changed(),
+            NoHub::Broken(error) => {
+                relay.fence(key.identity(), &error.to_string());
+                Refusal::new(Reason::InvalidPublication, "the filter cannot be mirrored")
+            }
         })?;
         if relay.pools.get(&key.pool()).is_none_or(|live| live.key != key) {
             return Err(changed());

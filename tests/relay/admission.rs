@@ -50,6 +50,18 @@ async fn the_marker_comes_first_and_then_the_label() {
     }
     let endless = all_streams(&mut client, |label, _| *label = "x".repeat(1 << 20)).await;
     assert_eq!(endless, [INVALID; 5]);
+    // The marker and the label come before the producer, whatever is wrong with that.
+    let mut both = pool(&Producer::new("nowhere", 1, BUCKETS).key());
+    let producer = both.expected_producer.as_mut().unwrap();
+    producer.pool_id.as_mut().unwrap().identity_version = 2;
+    both.subscriber_id.clear();
+    let (labelled, mut unmarked) = (both.clone(), both.clone());
+    assert_eq!(why(&client.subscribe_kv_pool(labelled).await.unwrap_err()), INVALID);
+    unmarked.contract_marker = 0;
+    assert_eq!(why(&client.subscribe_kv_pool(unmarked).await.unwrap_err()), MISMATCH);
+    both.subscriber_id = "test".into();
+    let unsupported = (Code::FailedPrecondition, Some(Reason::UnsupportedFeature));
+    assert_eq!(why(&client.subscribe_kv_pool(both).await.unwrap_err()), unsupported);
     // The longest label there can be, twice: it is a label and no key.
     let mut longest = catalog();
     longest.subscriber_id = "x".repeat(128);

@@ -17,7 +17,7 @@ use crate::producer::{BUCKETS, Producer};
 use crate::scripted::{Script, Scripted};
 use crate::server::{RELAY, until};
 
-fn catalog(revision: u64, pools: &[&Descriptor]) -> proto::KvPoolCatalogUpdate {
+pub fn catalog(revision: u64, pools: &[&Descriptor]) -> proto::KvPoolCatalogUpdate {
     proto::KvPoolCatalogUpdate {
         protocol_version: PROTOCOL_VERSION,
         relay: Some(RELAY.into()),
@@ -29,7 +29,7 @@ fn catalog(revision: u64, pools: &[&Descriptor]) -> proto::KvPoolCatalogUpdate {
     }
 }
 
-fn frame(producer: &Producer, frame: &Frame) -> proto::FilterUpdate {
+pub fn frame(producer: &Producer, frame: &Frame) -> proto::FilterUpdate {
     proto::FilterUpdate {
         protocol_version: PROTOCOL_VERSION,
         relay: Some(RELAY.into()),
@@ -44,7 +44,7 @@ fn frame(producer: &Producer, frame: &Frame) -> proto::FilterUpdate {
 }
 
 /// The frames of a right stream: snapshot, then one delta.
-fn right(producer: &Producer) -> Vec<proto::FilterUpdate> {
+pub fn right(producer: &Producer) -> Vec<proto::FilterUpdate> {
     let mut mirror = Mirror::new(producer.key(), vec![0; BUCKETS as usize], 0).unwrap();
     let chunk = mirror.cut().chunk(0).unwrap();
     mirror.apply(&[BucketImage { bucket: 1, word: 1 }]).unwrap();
@@ -233,6 +233,30 @@ async fn a_relay_that_never_ends_its_snapshot_is_asked_anew() {
 }
 
 #[tokio::test]
+async fn a_plane_that_does_not_say_at_once_how_things_are_is_asked_anew() {
+    let producer = Producer::new("a", 1, BUCKETS);
+    let scripted = Scripted::with(|scripts| {
+        scripts.catalog.push_back(Script::stays(Vec::new()));
+        scripts.catalog.push_back(Script::stays(vec![catalog(1, &[&producer.descriptor("a")])]));
+        scripts.filter.push_back(Script::stays(right(&producer)));
+    });
+    let follower = Follower::default();
+    let _following = follower.follow_with(&scripted.serve().await, |settings| {
+        settings.recovery_attempt_timeout = Duration::from_millis(300);
+    });
+    until("the filter is there", || {
+        let notes = follower.0.lock().unwrap();
+        notes.replicas.get(&producer.key()).is_some_and(|words| words[1] == 1)
+    })
+    .await;
+    until("readiness is asked anew", || scripted.opened()[1] >= 3).await;
+    assert!(follower.has_end("catalog", "stalled") && follower.has_end("readiness", "stalled"));
+    // The catalog has spoken, and a window may take its time.
+    assert_eq!((scripted.opened()[0], scripted.opened()[2]), (2, 1));
+    assert_eq!(follower.0.lock().unwrap().connected.len(), 1);
+}
+
+#[tokio::test]
 async fn a_clean_end_is_a_failure_and_a_gap_of_windows_reopens_that_stream() {
     let window = |sequence| proto::KvPoolLoadUpdate {
         protocol_version: PROTOCOL_VERSION,
@@ -272,11 +296,27 @@ async fn each_reason_of_a_relay_has_its_reaction() {
     let producer = Producer::new("a", 1, BUCKETS);
     let refused = |code: Code, reason: &'static str| {
         let mut status = Status::new(code, "no");
-        status.metadata_mut().insert(TRAILER, MetadataValue::from_static(reason));
+        if !reason.is_empty() {
+            status.metadata_mut().insert(TRAILER, MetadataValue::from_static(reason));
+        }
         status
     };
+    // A reason that is none, or not known, is told by its status.
+    let label = |reason: &'static str| match torc::relay::reason::parse(reason) {
+        Some(_) => reason,
+        None => "status",
+    };
     // Tried again, or the pool is left alone.
+    let none = "";
     let table = [
+        (Code::ResourceExhausted, "RELAY_ERROR_REASON_SNAPSHOT_PROGRESS_TIMEOUT", true),
+        (Code::FailedPrecondition, "RELAY_ERROR_REASON_INVALID_PUBLICATION", true),
+        (Code::Internal, "RELAY_ERROR_REASON_INTERNAL", true),
+        (Code::FailedPrecondition, none, true),
+        (Code::Unavailable, none, true),
+        (Code::Internal, "RELAY_ERROR_REASON_UNSPECIFIED", true),
+        (Code::Unavailable, "A_REASON_OF_LATER", true),
+        (Code::Unimplemented, none, false),
         (Code::Unavailable, "RELAY_ERROR_REASON_PUBLICATION_UNAVAILABLE", true),
         (Code::ResourceExhausted, "RELAY_ERROR_REASON_SUBSCRIBER_LAGGED", true),
         (Code::ResourceExhausted, "RELAY_ERROR_REASON_RESOURCE_LIMIT", true),
@@ -296,9 +336,10 @@ async fn each_reason_of_a_relay_has_its_reaction() {
         }
         let follower = Follower::default();
         let _following = follower.follow(&scripted.serve().await);
-        until(reason, || follower.has_end("filter", reason)).await;
-        let ends = follower.0.lock().unwrap().ends.clone();
-        assert!(ends.contains(&("filter", reason, again)), "{reason}: {ends:?}");
+        let label = label(reason);
+        until(reason, || follower.has_end("filter", label)).await;
+        let ends = follower.ends();
+        assert!(ends.contains(&("filter", label, again)), "{code:?} {reason}: {ends:?}");
         if again {
             until("the filter is there", || {
                 let notes = follower.0.lock().unwrap();
@@ -308,5 +349,30 @@ async fn each_reason_of_a_relay_has_its_reaction() {
         } else {
             assert_eq!(scripted.opened()[3], 1, "{reason}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_limit_without_a_reason_is_this_sides_and_another_contract_ends_all() {
+    let producer = Producer::new("a", 1, BUCKETS);
+    let limit = Status::new(Code::ResourceExhausted, "larger than max");
+    let mut mismatch = Status::new(Code::FailedPrecondition, "no");
+    let contract = "RELAY_ERROR_REASON_CONTRACT_MISMATCH";
+    mismatch.metadata_mut().insert(TRAILER, MetadataValue::from_static(contract));
+    let table = [
+        (limit, vec![("filter", "status", true), ("filter", "local_limit", false)]),
+        (mismatch, vec![("connection", contract, false)]),
+    ];
+    for (status, expected) in table {
+        let scripted = Scripted::with(|scripts| {
+            let update = catalog(1, &[&producer.descriptor("a")]);
+            scripts.catalog.push_back(Script::stays(vec![update]));
+            scripts.filter.push_back(Script::fails(status));
+        });
+        let follower = Follower::default();
+        let _following = follower.follow(&scripted.serve().await);
+        let of_it = || follower.ends().into_iter().filter(|end| end.0 != "serving_load");
+        until("the end", || of_it().count() >= expected.len()).await;
+        assert_eq!(of_it().collect::<Vec<_>>(), expected);
     }
 }

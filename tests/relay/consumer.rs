@@ -23,7 +23,11 @@ pub struct Notes {
     pub connected: Vec<RelayId>,
     pub catalogs: Vec<(usize, usize)>,
     pub readiness: Vec<(usize, usize)>,
+    /// Why entries were left out, one list for each catalog and each readiness.
+    pub left_out: Vec<Vec<&'static str>>,
     pub windows: Vec<u64>,
+    /// Pools and models of each serving window.
+    pub serving: Vec<(usize, usize)>,
     /// Plane or `filter`, its end, and whether it is tried again.
     pub ends: Vec<(&'static str, &'static str, bool)>,
     pub replicas: HashMap<ProducerKey, Vec<u64>>,
@@ -57,6 +61,11 @@ impl Follower {
         self.0.lock().unwrap().ends.iter().any(|end| (end.0, end.1) == (plane, label))
     }
 
+    /// Ends so far, and whether each was tried again.
+    pub fn ends(&self) -> Vec<(&'static str, &'static str, bool)> {
+        self.0.lock().unwrap().ends.clone()
+    }
+
     pub fn holds(&self, producer: &Producer) -> bool {
         self.0.lock().unwrap().replicas.get(&producer.key()) == Some(&producer.words())
     }
@@ -77,12 +86,14 @@ impl Consumer for Follower {
             News::Connected(relay) => notes.connected.push(relay),
             News::Catalog(view) => {
                 notes.catalogs.push((view.pools.len(), view.quarantined.len()));
+                notes.left_out.push(view.quarantined.iter().map(|q| q.fault.label()).collect());
             }
             News::Readiness(view) => {
                 notes.readiness.push((view.entries.len(), view.quarantined.len()));
+                notes.left_out.push(view.quarantined.iter().map(|q| q.fault.label()).collect());
             }
             News::Load(view) => notes.windows.push(view.window.sequence),
-            News::Serving(_) => {}
+            News::Serving(view) => notes.serving.push((view.pools.len(), view.models.len())),
             News::PlaneEnded { plane, end, pause_ms } => {
                 notes.ends.push((plane.label(), end.label(), pause_ms.is_some()));
             }

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tonic::{Code, Streaming};
-use torc::affinity::publication::{Delta, Frame};
+use tokio::task::JoinHandle;
+use tonic::{Code, Status, Streaming};
+use torc::affinity::publication::{Cut, Delta, Frame, Subscriber};
 use torc::ckf::cbi1::DELTA_IMAGES_MAX;
 use torc::config;
 use torc::relay::consumer::{FilterPlane, Step};
 use torc::relay::proto::FilterUpdate;
 use torc::relay::reason::Reason;
+use torc::relay_server::PoolSource;
 
 use crate::producer::{BUCKETS, Producer, image};
 use crate::server::{Client, RELAY, Server, end, next, pool, until, why};
@@ -213,6 +215,35 @@ async fn a_publisher_that_breaks_its_own_rules_is_withdrawn() {
     }
 }
 
+/// A publisher that gives less than its whole filter.
+struct Short(Producer);
+
+impl PoolSource for Short {
+    fn subscribe(&self, subscriber: Box<dyn Subscriber>) -> Option<Cut> {
+        let mut cut = self.0.subscribe(subscriber)?;
+        cut.words.pop();
+        Some(cut)
+    }
+}
+
+#[tokio::test]
+async fn what_a_publisher_gives_is_the_filter_asked_for_or_none() {
+    let server = Server::start(config::Relay::default()).await;
+    let mut client = server.client().await;
+    let (old, new) = (Producer::new("dc1", 1, BUCKETS), Producer::new("dc1", 2, BUCKETS));
+    // Its publisher went on a moment before the catalog says so.
+    server.relay.publish(old.descriptor("dc1"), Arc::new(new.clone())).unwrap();
+    let status = client.subscribe_kv_pool(pool(&old.key())).await.unwrap_err();
+    assert_eq!(why(&status), (Code::FailedPrecondition, Some(Reason::ProducerChanged)));
+    server.publish(&new, "dc1");
+    Replica::open(&mut client, &new).await.converge(&new).await;
+    let short = Producer::new("dc1", 3, BUCKETS);
+    server.relay.publish(short.descriptor("dc1"), Arc::new(Short(short.clone()))).unwrap();
+    let status = client.subscribe_kv_pool(pool(&short.key())).await.unwrap_err();
+    assert_eq!(why(&status), (Code::FailedPrecondition, Some(Reason::InvalidPublication)));
+    assert!(server.relay.published().is_empty(), "it is withdrawn");
+}
+
 #[tokio::test]
 async fn a_reader_that_stops_loses_its_stream_and_nobody_elses() {
     let server = Server::start(config::Relay::default()).await;
@@ -266,7 +297,25 @@ async fn a_reader_that_stops_within_its_snapshot_frees_the_encoder() {
 }
 
 #[tokio::test]
+async fn a_subscriber_that_waits_for_an_encoder_hears_that_the_relay_stops() {
+    let (mut server, waiting, _slow) = waiting_for_an_encoder().await;
+    server.begin_stop();
+    let status = crate::server::within(waiting).await.unwrap().unwrap_err();
+    assert_eq!(why(&status), (Code::Unavailable, Some(Reason::PublicationUnavailable)));
+    server.stopped().await;
+}
+
+#[tokio::test]
 async fn a_subscriber_that_waits_for_an_encoder_hears_that_its_pool_is_gone() {
+    let (server, waiting, _slow) = waiting_for_an_encoder().await;
+    server.relay.withdraw(&Producer::new("dc2", 1, BUCKETS).key().pool());
+    let status = crate::server::within(waiting).await.unwrap().unwrap_err();
+    assert_eq!(why(&status), (Code::Unavailable, Some(Reason::PublicationUnavailable)));
+}
+
+/// A relay whose only encoder is busy with a reader that does not read, and a subscriber of the
+/// pool `dc2` that waits for it.
+async fn waiting_for_an_encoder() -> (Server, JoinHandle<Result<(), Status>>, Replica) {
     let limits = config::Relay {
         publication_queue_bytes: torc::config::ByteSize(4_194_624),
         publication_encoding_concurrency: 1,
@@ -277,7 +326,7 @@ async fn a_subscriber_that_waits_for_an_encoder_hears_that_its_pool_is_gone() {
     let other = Producer::new("dc2", 1, BUCKETS);
     server.publish(&producer, "dc1");
     server.publish(&other, "dc2");
-    let _slow = Replica::open(&mut server.client().await, &producer).await;
+    let slow = Replica::open(&mut server.client().await, &producer).await;
     let mut client = server.client().await;
     let waiting =
         tokio::spawn(async move { client.subscribe_kv_pool(pool(&other.key())).await.map(|_| ()) });
@@ -286,7 +335,5 @@ async fn a_subscriber_that_waits_for_an_encoder_hears_that_its_pool_is_gone() {
         server.relay.counters().of(kind).open.load(Ordering::Relaxed) == 2
     })
     .await;
-    server.relay.withdraw(&Producer::new("dc2", 1, BUCKETS).key().pool());
-    let status = crate::server::within(waiting).await.unwrap().unwrap_err();
-    assert_eq!(why(&status), (Code::Unavailable, Some(Reason::PublicationUnavailable)));
+    (server, waiting, slow)
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tonic::Code;
+use tonic::{Code, Streaming};
 use torc::config;
 use torc::relay::readiness::{Served, derive};
 use torc::relay::reason::Reason;
+use torc::relay_server::StreamKind;
 
 use crate::producer::{BUCKETS, Producer};
 use crate::server::{Server, catalog, load, next, readiness, serving, why, within};
@@ -96,20 +97,22 @@ async fn windows_rise_by_one_and_begin_with_the_latest() {
     torc::relay::serving::check_pool(&second.pools[0]).unwrap();
 }
 
-#[tokio::test]
-async fn whoever_misses_windows_is_told_so() {
+/// A relay whose windows are large and follow each other at once, so that a connection is soon
+/// full.
+async fn flooding() -> Server {
     let limits =
         config::Relay { load_window_ms: 1, load_fanout_capacity: 2, ..config::Relay::default() };
     let server = Server::start(limits).await;
-    // Each window is large, so that the connection is soon full.
     for n in 0..400 {
         let name = format!("dc{n}");
         server.publish(&Producer::new(&name, 1, 2), &name);
     }
-    let mut client = server.client().await;
-    let mut stream = client.subscribe_kv_pool_load(load()).await.unwrap().into_inner();
-    // One message, then nothing for many windows: a full connection is told when it has room
-    // again.
+    server
+}
+
+/// Reads one message, then nothing for many windows, and so on: a full connection is told when it
+/// has room again.
+async fn is_told<M>(server: &Server, kind: StreamKind, mut stream: Streaming<M>) {
     let status = within(async {
         loop {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -120,7 +123,15 @@ async fn whoever_misses_windows_is_told_so() {
         }
     })
     .await;
-    let kind = torc::relay_server::StreamKind::Load;
     assert_eq!(server.relay.counters().of(kind).ended(Reason::SubscriberLagged), 1);
     assert_eq!(why(&status), (Code::ResourceExhausted, Some(Reason::SubscriberLagged)));
+}
+
+#[tokio::test]
+async fn whoever_misses_windows_is_told_so() {
+    let server = flooding().await;
+    let stream = server.client().await.subscribe_kv_pool_load(load()).await.unwrap();
+    is_told(&server, StreamKind::Load, stream.into_inner()).await;
+    let stream = server.client().await.subscribe_serving_load(serving()).await.unwrap();
+    is_told(&server, StreamKind::ServingLoad, stream.into_inner()).await;
 }

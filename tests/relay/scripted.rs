@@ -1,10 +1,11 @@
 //! A relay that says exactly what a test wants it to, right or wrong.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
@@ -19,20 +20,27 @@ use crate::server::RELAY;
 #[derive(Clone)]
 pub struct Script<M> {
     pub says: Vec<Result<M, Status>>,
+    /// What it says once it is told to go on.
+    more: Option<(Arc<Notify>, M)>,
     pub ends: bool,
 }
 
 impl<M> Script<M> {
     pub fn stays(says: Vec<M>) -> Script<M> {
-        Script { says: says.into_iter().map(Ok).collect(), ends: false }
+        Script { says: says.into_iter().map(Ok).collect(), more: None, ends: false }
+    }
+
+    /// Says one more thing when `gate` opens.
+    pub fn then(self, gate: &Arc<Notify>, more: M) -> Script<M> {
+        Script { more: Some((Arc::clone(gate), more)), ..self }
     }
 
     pub fn ends(says: Vec<M>) -> Script<M> {
-        Script { says: says.into_iter().map(Ok).collect(), ends: true }
+        Script { says: says.into_iter().map(Ok).collect(), more: None, ends: true }
     }
 
     pub fn fails(status: Status) -> Script<M> {
-        Script { says: vec![Err(status)], ends: true }
+        Script { says: vec![Err(status)], more: None, ends: true }
     }
 }
 
@@ -44,6 +52,10 @@ pub struct Scripts {
     pub readiness: VecDeque<Script<proto::ServingReadinessUpdate>>,
     pub load: VecDeque<Script<proto::KvPoolLoadUpdate>>,
     pub filter: VecDeque<Script<proto::FilterUpdate>>,
+    /// What the filter of a datacenter's pool says instead, whenever it is opened.
+    pub filter_of: HashMap<u64, Script<proto::FilterUpdate>>,
+    /// A relay without any is older than this plane.
+    pub serving: VecDeque<Script<proto::ServingLoadUpdate>>,
     /// How often each was opened: catalog, readiness, load, filter.
     pub opened: [usize; 4],
 }
@@ -56,11 +68,17 @@ type Says<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
 /// The next script, as a stream; silence without one.
 fn play<M: Clone + Send + 'static>(scripts: &mut VecDeque<Script<M>>) -> Says<M> {
     let script = match scripts.len() {
-        0 => Script { says: Vec::new(), ends: false },
+        0 => Script { says: Vec::new(), more: None, ends: false },
         1 => scripts[0].clone(),
         _ => scripts.pop_front().unwrap(),
     };
-    let says = tokio_stream::iter(script.says);
+    let more = script.more;
+    let more = futures_util::stream::once(async move {
+        let Some((gate, more)) = more else { return None };
+        gate.notified().await;
+        Some(Ok(more))
+    });
+    let says = tokio_stream::iter(script.says).chain(more.filter_map(|more| more));
     if script.ends { Box::pin(says) } else { Box::pin(says.chain(tokio_stream::pending())) }
 }
 
@@ -73,6 +91,13 @@ impl Scripted {
         let server = tonic::transport::Server::builder().add_service(service);
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
         address
+    }
+
+    /// A relay with these scripts.
+    pub fn with(change: impl FnOnce(&mut Scripts)) -> Scripted {
+        let scripted = Scripted::default();
+        change(&mut scripted.0.lock().unwrap());
+        scripted
     }
 
     pub fn opened(&self) -> [usize; 4] {
@@ -129,10 +154,15 @@ impl KvEventRelay for Scripted {
 
     async fn subscribe_kv_pool(
         &self,
-        _: Request<proto::SubscribeKvPoolRequest>,
+        request: Request<proto::SubscribeKvPoolRequest>,
     ) -> Result<Response<Self::SubscribeKvPoolStream>, Status> {
         let mut scripts = self.0.lock().unwrap();
         scripts.opened[3] += 1;
+        let producer = request.into_inner().expected_producer;
+        let dc_id = producer.and_then(|producer| producer.pool_id).map(|pool| pool.dc_id);
+        if let Some(script) = dc_id.and_then(|dc_id| scripts.filter_of.get(&dc_id)) {
+            return Ok(Response::new(play(&mut VecDeque::from([script.clone()]))));
+        }
         Ok(Response::new(play(&mut scripts.filter)))
     }
 
@@ -140,6 +170,10 @@ impl KvEventRelay for Scripted {
         &self,
         _: Request<proto::SubscribeServingLoadRequest>,
     ) -> Result<Response<Self::SubscribeServingLoadStream>, Status> {
-        Err(Status::unimplemented("an older relay"))
+        let mut scripts = self.0.lock().unwrap();
+        if scripts.serving.is_empty() {
+            return Err(Status::unimplemented("an older relay"));
+        }
+        Ok(Response::new(play(&mut scripts.serving)))
     }
 }

@@ -22,6 +22,61 @@ fn it_is_off_and_has_the_references_limits() {
     assert_eq!(relay.snapshot_progress_timeout_ms, 60_000);
 }
 
+/// Every limit of the contract: its key, the reference's default, the least and the most of it.
+const LIMITS: [(&str, u64, u64, u64); 23] = {
+    const YEAR_MS: u64 = 31_536_000_000;
+    const PERMITS: u64 = (usize::MAX >> 3) as u64;
+    const BYTES: u64 = u32::MAX as u64;
+    [
+        ("max_message_bytes", 8_388_608, 4_259_904, BYTES),
+        ("connections_max", 1_024, 1, PERMITS),
+        ("keepalive_interval_ms", 20_000, 1, YEAR_MS),
+        ("keepalive_timeout_ms", 10_000, 1, YEAR_MS),
+        ("pool_heartbeat_interval_ms", 10_000, 1, YEAR_MS),
+        ("readiness_heartbeat_interval_ms", 10_000, 1, YEAR_MS),
+        ("catalog_heartbeat_interval_ms", 10_000, 1, YEAR_MS),
+        ("snapshot_progress_timeout_ms", 60_000, 1, YEAR_MS),
+        ("recovery_attempt_timeout_ms", 30_000, 1, YEAR_MS),
+        ("load_window_ms", 1_000, 1, YEAR_MS),
+        ("load_fanout_capacity", 16, 1, 65_536),
+        ("publication_queue_capacity", 16, 1, PERMITS),
+        ("publication_queue_bytes", 16_777_216, 4_194_624, BYTES),
+        ("publication_encoding_concurrency", 2, 1, PERMITS),
+        ("publication_threshold", 16, 1, u32::MAX as u64),
+        ("publication_delay_ms", 1, 1, YEAR_MS),
+        ("max_catalog_subscribers", 64, 1, PERMITS),
+        ("max_readiness_subscribers", 64, 1, PERMITS),
+        ("max_load_subscribers", 64, 1, PERMITS),
+        ("max_serving_load_subscribers", 64, 1, PERMITS),
+        ("max_pool_streams_total", 64, 1, PERMITS),
+        ("max_subscribers_per_pool", 64, 1, PERMITS),
+        ("max_initialized_pool_hubs", 64, 1, PERMITS),
+    ]
+};
+
+#[test]
+fn every_limit_has_the_references_default_and_range() {
+    // The last field is followed by the closing brace.
+    let has = |relay: &Relay, key: &str, value: u64| {
+        let shown = format!("{relay:?}").replace(" }", ",");
+        [format!("{key}: {value},"), format!("{key}: ByteSize({value}),")]
+            .iter()
+            .any(|field| shown.contains(field))
+    };
+    for (key, default, least, most) in LIMITS {
+        assert!(has(&Relay::default(), key, default), "{key}");
+        for value in [default, least, most] {
+            let loaded = relay(&[&format!("{key}: {value}")]);
+            let loaded = loaded.unwrap_or_else(|e| panic!("{key} {value}: {e}"));
+            assert!(has(&loaded.config.relay, key, value), "{key} {value}");
+        }
+        for value in [least - 1, most + 1] {
+            let error = relay(&[&format!("{key}: {value}")]).expect_err(key);
+            assert!(error.contains(key), "{key} {value}: {error}");
+        }
+    }
+}
+
 #[test]
 fn everything_can_be_said() {
     let loaded = relay(&[
