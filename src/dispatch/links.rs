@@ -46,6 +46,14 @@ impl Links {
         self.standings.iter().filter(usable).count()
     }
 
+    /// The connections that lead to the datastore or a peer and serve all clients.
+    pub(super) fn to(&self, target: Target) -> &[UpId] {
+        match target {
+            Target::Store => &self.store,
+            Target::Peer(peer) => self.peers.get(&peer).map_or(&[], |link| &link.ups),
+        }
+    }
+
     /// The connections to a peer, or to the datastore for the local node.
     pub(super) fn of(&self, peer: PeerIdx) -> &[UpId] {
         let (first, len) = self.places[peer.0 as usize];
@@ -111,6 +119,7 @@ impl Dispatcher {
             self.counters.upstreams_up -= 1;
             self.index_standings();
             self.fail_upstream(id, cause, now);
+            self.release_younger(id);
         }
         match connected {
             true => self.begin(id, now),
@@ -129,7 +138,9 @@ impl Dispatcher {
         up.up = true;
         up.last_heard_ms = now.mono_ms();
         self.counters.upstreams_up += 1;
-        match up.target {
+        let target = up.target;
+        self.wait_for_older(id);
+        match target {
             Target::Peer(_) => self.probe(id, now),
             Target::Store => self.store_version = StoreVersion::Unknown,
         }

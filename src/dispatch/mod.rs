@@ -74,6 +74,7 @@ mod stamps;
 mod task;
 mod throttle;
 mod timers;
+mod turn;
 mod upstream;
 mod waiting;
 mod watch;

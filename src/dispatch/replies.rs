@@ -74,6 +74,7 @@ impl Dispatcher {
             self.count_upstream_error(*error);
         }
         self.release_waiters(id);
+        self.release_younger(id);
         self.settle_lease(id);
         self.close_if_retired(id);
         result

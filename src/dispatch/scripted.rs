@@ -181,9 +181,13 @@ impl Scripted {
     /// What `name` (a peer, or `store`) was sent since, as `type WORD WORD`; the datastore's
     /// requests have no type.
     pub(super) fn sent(&mut self, name: &str) -> Vec<String> {
+        self.sent_over(self.up_of(name))
+    }
+
+    /// The same of one of several connections.
+    pub(super) fn sent_over(&mut self, up: UpId) -> Vec<String> {
         let replied = self.flush();
         assert!(replied.is_empty(), "the client was answered meanwhile");
-        let up = self.up_of(name);
         let store = self.node.target(up) == Some(Target::Store);
         let far = self.far.get_mut(&up.0).expect("an upstream");
         let bytes = std::mem::take(&mut far.bytes);
@@ -211,7 +215,11 @@ impl Scripted {
 
     /// `name` answers the oldest request the test has seen.
     pub(super) fn answer(&mut self, name: &str, reply: &str) {
-        let up = self.up_of(name);
+        self.answer_over(self.up_of(name), reply);
+    }
+
+    /// The same on one of several connections.
+    pub(super) fn answer_over(&mut self, up: UpId, reply: &str) {
         let far = self.far.get_mut(&up.0).expect("an upstream");
         let id = if far.asked.is_empty() { 0 } else { far.asked.remove(0) };
         self.reply_of(up, id, reply);
@@ -228,10 +236,29 @@ impl Scripted {
         self.node.on_upstream_bytes(up, &mut buf, self.now).expect("a reply");
     }
 
-    /// The connection to `name` is lost.
-    pub(super) fn lose(&mut self, name: &str) {
+    /// The connection to `name` is lost; the first that is open, where there are several.
+    pub(super) fn lose(&mut self, name: &str) -> UpId {
         let up = self.up_of(name);
+        self.lose_over(up);
+        up
+    }
+
+    /// The same of one of several connections.
+    pub(super) fn lose_over(&mut self, up: UpId) {
         self.far.remove(&up.0);
         self.node.on_upstream_state(up, false, Cause::Closed, self.now);
+    }
+
+    /// A connection that was lost is open again.
+    pub(super) fn regain(&mut self, up: UpId) {
+        self.far.insert(up.0, Far::default());
+        self.node.on_upstream_state(up, true, Cause::Closed, self.now);
+    }
+
+    /// So much time passes.
+    pub(super) fn pass_ms(&mut self, ms: u64) {
+        self.now =
+            Now { mono_us: self.now.mono_us + ms * 1000, wall_us: self.now.wall_us + ms * 1000 };
+        self.node.on_deadline(self.now);
     }
 }

@@ -83,6 +83,7 @@ impl Dispatcher {
         // By number: an answer may close one of them.
         for id in (0..self.ups.capacity() as u32).map(UpId) {
             self.expire(id, now);
+            self.release_younger(id);
             if self.close_overdue(id) {
                 continue;
             }

@@ -6,12 +6,17 @@
 //! late reply is dropped. DNODE ids count from 1 on each connection (decision D11), so the id a
 //! reply must carry follows from the ticket's place and is not stored.
 
+mod lost;
+
 use std::collections::VecDeque;
+
+use lost::Lost;
 
 use super::Frame;
 use super::dedicated::Lease;
 use super::secure::{Head, OutgoingCipher};
 use super::throttle::Throttle;
+use super::turn::Turn;
 use super::view::Protocol;
 use crate::proto::dnode::{Ext, Header, HeaderDecoder, HeaderLimits, MsgType};
 use crate::proto::memcache::reply::{McReplyLimits, McReplyScanner};
@@ -89,32 +94,6 @@ impl Ticket {
             weight: Weight::First,
             start: 0,
         }
-    }
-}
-
-/// The requests on a connection that was lost, oldest first.
-pub(super) struct Lost {
-    tickets: VecDeque<Ticket>,
-    /// What was not written.
-    pending: OutBuf,
-    /// Where that begins in the bytes of the connection.
-    at: u64,
-}
-
-impl Iterator for Lost {
-    /// One request; with its frame when no byte of it was written: then nobody has seen it.
-    type Item = (Ticket, Option<Vec<u8>>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let ticket = self.tickets.pop_front()?;
-        if ticket.start < self.at {
-            return Some((ticket, None));
-        }
-        let end = self.tickets.front().map_or(u64::MAX, |next| next.start);
-        self.pending.advance((ticket.start - self.at) as usize);
-        let len = self.pending.len().min((end - ticket.start) as usize);
-        self.at = ticket.start + len as u64;
-        Some((ticket, Some(self.pending.take_front(len))))
     }
 }
 
@@ -229,6 +208,8 @@ pub(super) struct Upstream {
     pub(super) cipher: Option<Box<OutgoingCipher>>,
     /// To other datacenters.
     pub(super) throttle: Option<Box<Throttle>>,
+    /// Whether it waits for other connections to the same node.
+    pub(super) turn: Turn,
 }
 
 impl Upstream {
@@ -265,6 +246,7 @@ impl Upstream {
             scanner: Scanner::new(protocol),
             cipher: None,
             throttle: None,
+            turn: Turn::default(),
         }
     }
 
@@ -278,6 +260,7 @@ impl Upstream {
         self.headers = HeaderDecoder::default();
         self.header = None;
         self.scanner = Scanner::new(self.protocol);
+        self.turn = Turn::default();
         if let Some(throttle) = &mut self.throttle {
             throttle.reset();
         }
@@ -320,6 +303,9 @@ impl Upstream {
 
     /// Bytes of the output that may be written now.
     pub(super) fn writable(&self) -> usize {
+        if self.turn.waits() {
+            return 0;
+        }
         let open_to = self.throttle.as_ref().and_then(|throttle| throttle.open_to());
         let len = self.out.len();
         open_to.map_or(len, |at| len.min(at.saturating_sub(self.written) as usize))
@@ -335,6 +321,16 @@ impl Upstream {
     /// Requests in flight, tombstones included.
     pub(super) fn in_flight(&self) -> usize {
         self.fifo.len()
+    }
+
+    /// The id of the next request.
+    pub(super) fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// The id of the oldest request whose answer is still awaited; the next one without any.
+    pub(super) fn oldest_awaited(&self) -> u64 {
+        self.next_id - (self.fifo.len() - self.expired) as u64
     }
 
     /// Bytes the unfinished reply needs at least.

@@ -103,3 +103,44 @@ fn several_connections_keep_each_clients_order() {
         }
     }
 }
+
+/// Connections to one node break one after the other while clients write through them; what was
+/// acknowledged to one client is done in the order it was asked.
+#[test]
+fn a_clients_order_survives_connections_that_come_and_go() {
+    for seed in 1..=10 {
+        let config = Config::new(&[&[2]]).tuned(|settings| settings.local_peer_connections = 3);
+        let mut w = World::new(Config { seed, ..config });
+        w.stores[1].log = true;
+        let keys: Vec<String> = w.keys(1).take(4).collect();
+        let users: Vec<(usize, String)> = keys.into_iter().map(|key| (w.user(0), key)).collect();
+        let mut sent = [0; 4];
+        for round in 0..1000 {
+            if round % 40 == 0 {
+                let links = w.nodes[0].upstreams.values().filter(|up| up.host == 1);
+                let links: Vec<_> = links.filter_map(|up| Some(up.port.as_ref()?.link)).collect();
+                let link = links[w.rng.usize(..links.len())];
+                w.net.cut_after(link, 0, 1);
+            }
+            for ((user, key), sent) in users.iter().zip(&mut sent) {
+                if w.users[*user].waiting.len() < 8 {
+                    w.send_line(*user, &format!("SET {key} {sent}"));
+                    *sent += 1;
+                }
+            }
+            w.run_ms(1);
+        }
+        w.run_ms(10_000);
+        for ((user, key), sent) in users.iter().zip(sent) {
+            let replies: Vec<String> = w.users[*user].replies.iter().map(|r| brief(r)).collect();
+            assert_eq!(replies.len(), sent, "seed={seed}: every request has a reply");
+            let lost = replies.iter().filter(|reply| *reply != "OK").count();
+            assert!(lost > 0 && lost < sent / 4, "seed={seed}: {lost} of {sent}");
+            let start = format!("SET {key} ");
+            let done = w.stores[1].executed.iter().filter_map(|line| line.strip_prefix(&start));
+            let done = done.map(|number| number.parse::<usize>().expect("a number"));
+            let done: Vec<usize> = done.filter(|number| replies[*number] == "OK").collect();
+            assert!(done.is_sorted(), "seed={seed}: user {user}: {done:?}");
+        }
+    }
+}
