@@ -85,6 +85,7 @@ impl Membership {
         };
         let step = message.step();
         let from = Some(SlotId(message.from));
+        self.told_of = self.told_of.max(message.count as usize);
         let complete = message.digests.len() == message.count as usize;
         let listed = message.digests.iter().map(|d| d.slot).collect();
         self.take_records(message.rumors, true, now);

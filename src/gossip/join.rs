@@ -4,7 +4,8 @@
 //! A node whose datastore begins empty claims to be joining: it is written to like any other, and
 //! read at DC_ONE when nobody else can answer. Nodes tell since when their datastores hold keys.
 //! Where no other rack's does since before this process began, there is nothing to wait for: the
-//! node is alone, or the whole ring starts. Of several nodes that came back empty, the one that
+//! node is alone, or the whole ring starts. A node that knows nobody looks around before it believes
+//! that: it may have been restarted, and be known. Of several nodes that came back empty, the one that
 //! began first has the most and is waited for by the others.
 //!
 //! It ends when the caller has copied what others have ([`Membership::filled`]), and by itself
@@ -21,7 +22,8 @@ const DATA_SINCE: &str = "data";
 /// A node that is known by name only, and stays silent for so long, is not waited for.
 const SILENCE_MS: u64 = 5_000;
 
-/// So long a node looks around before it believes that nobody has data, in rounds.
+/// So long a node looks around before it believes that nobody has data, or that there is nobody
+/// else, in rounds. Whoever knew it before it was restarted asks it within one.
 const LOOK_ROUNDS: u64 = 2;
 
 impl Membership {
@@ -72,13 +74,29 @@ impl Membership {
         self.local().record.attributes.contains_key(DATA_SINCE)
     }
 
+    /// True once this node knows enough of its ring to serve clients: it knows as many slots as
+    /// any torc node has told it of, or everybody it was told of is met, or it has looked around.
+    /// A node that takes itself for the whole ring misses what others hold, and takes in what they
+    /// should hold.
+    pub fn knows_ring(&self, now: Millis) -> bool {
+        let told = self.told_of > 0 && self.table.shared_count() >= self.told_of;
+        let listed = self.table.members().any(|m| !m.local);
+        let met = self.told_of == 0 && listed && self.all_met();
+        !self.settings.gossip || told || met || self.looked(now)
+    }
+
     fn has_looked_around(&self, now: Millis) -> bool {
-        let passed_ms = now.since(self.started);
-        let others = || self.table.members().filter(|m| !m.local);
-        let alone = self.contacts.is_empty() && others().next().is_none();
-        let looked = passed_ms >= LOOK_ROUNDS * self.settings.gossip_interval_ms;
-        let all_met = || self.contacts.is_empty() && !others().any(is_unmet);
-        alone || (looked && all_met()) || passed_ms >= SILENCE_MS
+        let silence = now.since(self.started) >= SILENCE_MS;
+        silence || (self.looked(now) && self.all_met())
+    }
+
+    fn looked(&self, now: Millis) -> bool {
+        let look_ms = LOOK_ROUNDS * self.settings.gossip_interval_ms;
+        now.since(self.started) >= look_ms.min(SILENCE_MS)
+    }
+
+    fn all_met(&self) -> bool {
+        self.contacts.is_empty() && !self.table.members().any(|m| !m.local && is_unmet(m))
     }
 
     /// True when another rack of the datacenter has data from before this process began: this

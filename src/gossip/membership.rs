@@ -45,6 +45,8 @@ pub struct Membership {
     pub(super) contacts: Vec<Addr>,
     /// The seed list as last given, to see what changes in it.
     pub(super) seeds: Vec<Seed>,
+    /// Most slots another torc node said it could tell of.
+    pub(super) told_of: usize,
     /// The datastore began empty, and may lack what others have.
     pub(super) may_lack: bool,
     /// Holder of our slot, when it is not this node.
@@ -90,6 +92,7 @@ impl Membership {
             rumors: BTreeMap::new(),
             contacts: Vec::new(),
             seeds: Vec::new(),
+            told_of: 0,
             may_lack: local.claim == Claim::Joining,
             duplicate: None,
             targets: Vec::new(),

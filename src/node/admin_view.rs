@@ -85,9 +85,24 @@ impl NodeView {
         left.then(|| "this node has left the ring".to_owned())
     }
 
+    fn latch_of_listeners(&self) -> Option<String> {
+        match self.0.accepted.closed.load(Ordering::Relaxed) {
+            true => Some("the node is stopping".to_owned()),
+            false => (!self.is_open())
+                .then(|| "clients wait until the node knows who else is in its ring".to_owned()),
+        }
+    }
+
+    /// Whether clients are let in.
+    fn is_open(&self) -> bool {
+        *self.0.open_for_clients.borrow()
+    }
+
     fn latch_of_state(&self) -> Option<String> {
         match self.view().state {
             _ if self.0.status.holder().is_some() => None,
+            // It refuses reads by itself then.
+            _ if !self.is_open() => None,
             NodeState::Normal => None,
             NodeState::Standby => Some("an operator set STANDBY".to_owned()),
             NodeState::WritesOnly => Some("an operator set WRITES_ONLY".to_owned()),
@@ -177,11 +192,10 @@ impl AdminView for NodeView {
 
     fn latches(&self) -> Vec<Latch> {
         let shared = &self.0;
-        let stopping = shared.accepted.closed.load(Ordering::Relaxed);
         let met = "no other node was heard of, and not all of them are known to be away";
         let latch = |name, waiting_for| Latch { name, waiting_for };
         vec![
-            latch("listeners", stopping.then(|| "the node is stopping".to_owned())),
+            latch("listeners", self.latch_of_listeners()),
             latch("ring", self.latch_of_ring()),
             latch("datastore", shared.store_health.as_ref().and_then(|health| health.trouble())),
             latch("gossip", (!shared.status.met()).then(|| met.to_owned())),

@@ -230,7 +230,10 @@ impl Control {
             self.published = self.membership.version();
             self.publish();
         }
-        if !self.refuses_reads && !*self.shared.open_for_clients.borrow() {
+        if !*self.shared.open_for_clients.borrow()
+            && !self.refuses_reads
+            && self.membership.knows_ring(self.now())
+        {
             self.shared.open_for_clients.send_replace(true);
         }
     }

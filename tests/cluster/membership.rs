@@ -1,7 +1,8 @@
 //! Joining, leaving, dying and coming back, seen from the client ports.
 
+use crate::admin::get;
 use crate::client::{Client, Reply, bulk, ok};
-use crate::ring::{Layout, Node, Ring, Store, wait_until};
+use crate::ring::{Layout, Node, Ring, Store, redis_bin, wait_until};
 
 #[test]
 fn a_node_that_knows_one_seed_learns_the_ring_and_is_learnt() {
@@ -96,10 +97,7 @@ fn embedded_stores_are_filled_again_and_reads_miss_nothing_meanwhile() {
     }
     let mut count = 0;
     // One rack after the other is killed and comes back with nothing: in the end no process of
-    // the first is left, and every key is.
-    let seed = format!("  dyn_seeds:\n  - 127.0.0.1:{}:r2:dc1:0\n", ring.nodes[1].peer);
-    // A node that knows nobody takes itself for the first.
-    ring.nodes[0].edit(|text| text + &seed);
+    // the first is left, and every key is. The last one knows nobody when it starts.
     for rack in [vec![1, 2], vec![3], vec![0]] {
         rack.iter().for_each(|n| ring.nodes[*n].kill());
         rack.iter().for_each(|n| ring.nodes[*n].start());
@@ -131,6 +129,55 @@ fn embedded_stores_are_filled_again_and_reads_miss_nothing_meanwhile() {
         assert_complete(node, KEYS);
     }
     assert_eq!(client_keys(&ring.nodes[new]), KEYS as i64 + 6);
+}
+
+#[test]
+fn a_node_that_knows_nobody_serves_nobody_before_its_ring_has_found_it() {
+    let Some(bin) = redis_bin("restarted without seeds") else { return };
+    let (store, extra) = (Store::Redis(bin), String::new());
+    let mut ring = Ring::start(Layout { dcs: vec![vec![2, 1]], store, extra });
+    let mut client = ring.nodes[1].connect();
+    for i in 0..100 {
+        assert_eq!(client.call(&["SET", &format!("k{i}"), &i.to_string()]), ok());
+    }
+    for _ in 0..3 {
+        // The first one has no seeds, and a neighbour that owns half of the rack's keys.
+        ring.nodes[0].kill();
+        ring.nodes[0].start();
+        assert_complete(&ring.nodes[0], 100);
+        ring.wait_settled();
+    }
+}
+
+#[test]
+fn a_place_has_one_holder_and_nobody_is_led_back_to_an_older_one() {
+    let (store, extra) = (Store::Embedded, String::new());
+    let mut ring = Ring::start(Layout { dcs: vec![vec![1, 1]], store, extra });
+    let address = |ring: &Ring, n: usize| format!("127.0.0.1:{}", ring.nodes[n].peer);
+    let old = address(&ring, 1);
+    ring.nodes[1].kill();
+    let heir = ring.add("dc1", "r2", 0);
+    ring.wait_settled();
+    // A seed list names the old address from now on, and is not believed.
+    let seed = format!("  dyn_seeds:\n  - {old}:r2:dc1:0\n");
+    ring.nodes[0].edit(|text| text + &seed);
+    ring.nodes[0].signal("-HUP");
+    let told = |ring: &Ring, text: &str| get(&ring.nodes[0], "/ring").1.contains(text);
+    wait_until("it is told", || told(&ring, &format!("not believed to be at {old}")));
+    ring.wait_settled();
+    assert!(!told(&ring, &format!("to {old}")), "nobody is led back");
+    // The newest process has the place; the other one says who, and refuses what it is asked.
+    ring.nodes[1].start();
+    let why = format!("a newer process at {old} holds its slot");
+    wait_until(&why, || {
+        let (status, page) = get(&ring.nodes[heir], "/ready");
+        status == 503 && page.contains(&why)
+    });
+    assert!(ring.nodes[heir].connect().call(&["SET", "k", "v"]).is_error());
+    let moved = format!("moved from {} to {old}", address(&ring, heir));
+    wait_until(&moved, || told(&ring, &moved));
+    ring.nodes[heir].kill();
+    ring.wait_settled();
 }
 
 /// How many keys a node holds itself.

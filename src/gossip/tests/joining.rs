@@ -170,7 +170,9 @@ fn unix_ms(world: &World) -> u64 {
 fn where_nobody_has_data_nobody_waits_for_it() {
     let mut world = World::new(5);
     world.start(empty(0), defaults(), vec![]);
-    world.run(100);
+    world.run(900);
+    assert_eq!(claim(&mut world, 0), Claim::Joining, "somebody may know it from before");
+    world.run(300);
     assert_eq!(claim(&mut world, 0), Claim::Normal, "it is alone");
     for i in 1..6 {
         world.start(empty(i), defaults(), vec![seed(0)]);
@@ -299,4 +301,50 @@ fn tokens_and_ports_and_attributes_are_learnt_whole() {
     world.poke(i, |m, _| m.set_attribute("documents", None)).unwrap();
     world.run(2000);
     assert_eq!(documents(&mut world), None);
+}
+
+#[test]
+fn a_node_serves_once_it_knows_its_ring() {
+    let knows = |world: &mut World, i: usize| {
+        let now = world.now;
+        world.m(i).knows_ring(now)
+    };
+    let mut world = World::of(60, 3);
+    world.run_until(8000, World::all_up);
+    world.run(3000);
+    // One that knew nobody, or one other, and is known: it serves as soon as it knows them all.
+    for seeds in [vec![], vec![seed(0)]] {
+        world.kill(7);
+        world.boot(7, seeds);
+        let mut took = 0;
+        while !knows(&mut world, 7) {
+            assert!(world.m(7).peers().len() < 60, "what does it wait for?");
+            world.run(1);
+            took += 1;
+        }
+        assert_eq!(world.m(7).peers().len(), 60, "after {took} ms");
+        assert!(took < 1000, "after {took} ms");
+        world.run(5000);
+    }
+    // One that nobody knows waits two rounds for them, and one whose only seed is dead no longer.
+    for seeds in [vec![], vec![seed(99)]] {
+        let mut world = World::new(4);
+        world.start(local(0), defaults(), seeds);
+        world.run(990);
+        assert!(!knows(&mut world, 0));
+        world.run(10);
+        assert!(knows(&mut world, 0));
+    }
+    // Nodes of the reference tell nobody: who is listed is all there is.
+    let mut world = World::new(5);
+    world.start(local(0), defaults(), vec![seed(1)]);
+    assert!(!knows(&mut world, 0));
+    world.poke(0, |m, now| m.proven(&seed(1).addr, false, now));
+    assert!(knows(&mut world, 0));
+    // A seed list that is final is known.
+    let mut settings = defaults();
+    settings.gossip = false;
+    let mut world = World::new(6);
+    world.start(local(0), settings, vec![seed(1)]);
+    assert!(knows(&mut world, 0));
 }
