@@ -36,7 +36,7 @@ pub(super) struct Core {
     /// Small buffers that are not in use.
     pub(super) kept: RefCell<Vec<BytesMut>>,
     pub(super) dirty: Notify,
-    due: Notify,
+    pub(super) due: Notify,
     timer_idle: Cell<bool>,
     /// A panic passed through the dispatcher: it is not to be used any more.
     pub(super) broken: Cell<bool>,

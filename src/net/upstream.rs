@@ -190,6 +190,8 @@ impl Core {
         let now = self.setup.clock.now();
         self.enter().on_upstream_state(up, true, Cause::Closed, now);
         self.after_input();
+        // A peer is asked again and again whether it lives, also while nobody asks for anything.
+        self.due.notify_one();
         let mut rx = BytesMut::new();
         poll_fn(|cx| self.poll_upstream(up, target, &mut read, &mut rx, cx)).await
     }

@@ -10,14 +10,17 @@
 mod admin;
 mod affinity;
 mod blocking;
+mod c_rules;
 mod client;
 mod clients;
 mod differential;
 mod discovery;
 mod dns;
 mod encrypted;
+mod fake_peer;
 mod faults;
 mod keys_land;
+mod links;
 mod membership;
 mod memcache;
 mod mixed;
@@ -28,6 +31,7 @@ mod relay;
 mod reports;
 mod ring;
 mod routed;
+mod secrets;
 #[path = "../oracle/steps.rs"]
 mod steps;
 mod wander;

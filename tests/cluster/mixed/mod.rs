@@ -10,3 +10,5 @@ mod levels;
 mod memcache;
 mod replace;
 mod ring;
+
+pub use ring::free_net;

@@ -1,7 +1,7 @@
 //! What is believed of what C nodes say.
 
 use super::*;
-use crate::gossip::Source;
+use crate::gossip::{Claim, Source};
 use crate::ring::PeerState;
 use crate::token::DynToken;
 
@@ -97,6 +97,20 @@ fn claimed_states_are_taken_and_down_is_not() {
     let peers = world.m(0).peers();
     let peer = peers.iter().find(|p| p.tokens == local(1).tokens);
     assert_eq!(peer.unwrap().state, PeerState::Normal, "not newer");
+}
+
+#[test]
+fn a_record_that_comes_twice_is_taken_once() {
+    let mut world = with_c_nodes(2, settings());
+    let seconds = now_s(&world);
+    let new = record(&local(3), "10.7.7.7", seconds, 7);
+    tell(&mut world, &format!("{new}|{new}"));
+    let version = world.m(0).version();
+    tell(&mut world, &format!("{new}|{new}|{}", record(&local(1), "10.0.0.2", seconds, 4)));
+    assert_eq!(world.m(0).version(), version, "nothing is new");
+    let joining = EventKind::State { from: Claim::Normal, to: Claim::Joining };
+    let added = EventKind::Added { addr: Addr::new("10.7.7.7", 8101), source: Source::CGossip };
+    assert_eq!(world.events(0, &slot(3)), [added, joining]);
 }
 
 #[test]

@@ -98,6 +98,16 @@ fn rule_3_three_states_and_timestamps_that_never_fall() {
 }
 
 #[test]
+fn rule_3_a_clock_that_was_set_back_is_not_told() {
+    let mut world = with_c_nodes(2, settings());
+    // The process before this one was ahead by ten minutes; the C node says what it was told.
+    let before = now_s(&world) + 600;
+    tell(&mut world, &record(&local(0), "10.0.0.1", before, 4));
+    let sent = tables(&mut world, 31_000);
+    assert!(!sent.is_empty() && sent.iter().all(|(_, table)| table[0].timestamp == before));
+}
+
+#[test]
 fn rule_4_nobody_is_told_an_address_that_is_not_certain() {
     let mut world = with_c_nodes(3, settings());
     world.poke(0, |m, now| m.add_seed(&seed(3), now));
