@@ -15,6 +15,7 @@ pub(super) fn text(
 ) -> String {
     let topology = &view.topology;
     let local = topology.peer(topology.local());
+    let joining = topology.joining();
     let Counters { in_flight, waiting, .. } = counters;
     let requests = counters.client_reads + counters.client_writes + counters.client_other;
     let sections = [
@@ -50,8 +51,8 @@ pub(super) fn text(
             "Torc",
             format!(
                 "node:{}\r\ndatacenter:{}\r\nrack:{}\r\nstate:{}\r\nring_digest:{:016x}\r\n\
-                 peers:{}\r\npeers_usable:{usable}\r\nread_consistency:{}\r\n\
-                 write_consistency:{}\r\n",
+                 peers:{}\r\npeers_usable:{usable}\r\npeers_joining:{joining}\r\n\
+                 read_consistency:{}\r\nwrite_consistency:{}\r\n",
                 local.name,
                 local.dc,
                 local.rack,

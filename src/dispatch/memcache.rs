@@ -222,7 +222,7 @@ impl Dispatcher {
         let mut text = format!(
             "STAT pid {}\r\nSTAT uptime {}\r\nSTAT time {}\r\nSTAT version {}\r\n\
              STAT ring_digest {:016x}\r\nSTAT peers {}\r\n\
-             STAT peers_usable {}\r\n",
+             STAT peers_usable {}\r\nSTAT peers_joining {}\r\n",
             std::process::id(),
             now.mono_us / 1_000_000,
             now.wall_ms() / 1000,
@@ -230,6 +230,7 @@ impl Dispatcher {
             topology.digest(),
             topology.peers().len(),
             self.links.usable(),
+            topology.joining(),
         );
         for (name, _, value) in self.counters.each() {
             text.push_str(&format!("STAT {name} {value}\r\n"));

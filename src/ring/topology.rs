@@ -140,6 +140,11 @@ impl Topology {
         (0..self.peers.len() as u32).map(|i| self.peer(PeerIdx(i)))
     }
 
+    /// How many peers may lack data, see [`PeerRef::is_joining`].
+    pub fn joining(&self) -> usize {
+        self.peers().filter(PeerRef::is_joining).count()
+    }
+
     /// A peer of this snapshot. Panics for an index of another, larger one.
     #[inline]
     pub fn peer(&self, idx: PeerIdx) -> PeerRef<'_> {

@@ -105,6 +105,15 @@ fn orders_change_the_node_and_bad_paths_say_what_is_wrong() {
     let refused = client.call(&["SET", "a", "1"]).text();
     assert!(refused.starts_with("ERR Dynomite: Dynomite's current state"), "{refused}");
     assert_eq!(get(node, "/ready").0, 503);
+    // What refuses reads takes writes; nothing hangs.
+    for state in ["writes_only", "resuming"] {
+        assert_eq!(get(node, &format!("/state/{state}")).0, 200);
+        assert_eq!(client.call(&["SET", "a", state]), ok());
+        let refused = client.call(&["GET", "a"]).text();
+        assert!(refused.starts_with("ERR Dynomite: Dynomite's current state"), "{refused}");
+        let mut other = ring.nodes[1].connect();
+        wait_until("the write is everywhere", || other.call(&["GET", "a"]) == bulk(state));
+    }
     assert_eq!(get(node, "/state/normal").0, 200);
     assert_eq!(client.call(&["SET", "a", "1"]), ok());
     for (path, status) in [

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
+use crate::admin::get;
 use crate::dns::Dns;
 use crate::ring::{Layout, Ring, Store, wait_until};
 
@@ -151,4 +152,52 @@ fn addresses_and_services_lead_to_torc_nodes() {
     ring.add("dc2", "r1", 0);
     ring.wait_settled();
     assert_eq!(ring.nodes[0].info("peers").as_deref(), Some("3"));
+}
+
+#[test]
+fn the_environment_tells_where_others_reach_a_node() {
+    let mut ring = ring("");
+    ring.peer_at = ("0.0.0.0".into(), None);
+    ring.seeded = true;
+    let cases =
+        [("aws", "EC2_PUBLIC_HOSTNAME", "127.0.0.5"), ("network", "PUBLIC_IPV4", "127.0.0.6")];
+    for (env, name, address) in cases {
+        ring.set_extra(&format!("  env: {env}\n  cluster: {{name: found}}\n"));
+        ring.env = variables(&[(name, address)]);
+        ring.add("dc1", address, 0);
+    }
+    ring.wait_settled();
+    for node in &ring.nodes {
+        for (number, (.., address)) in cases.iter().enumerate() {
+            let told = format!("\"host\":\"{address}\",\"port\":{}", ring.nodes[number].peer);
+            assert!(get(node, "/ring").1.contains(&told), "{told}");
+        }
+    }
+}
+
+/// Skipped where the machine has no IPv6.
+#[test]
+fn nodes_find_each_other_by_ipv6_addresses_with_brackets_and_without() {
+    if TcpListener::bind(("::1", 0)).is_err() {
+        println!("skipped: nodes by IPv6 addresses: no IPv6");
+        return;
+    }
+    let mut ring = ring("");
+    ring.peer_at = ("[::1]".into(), None);
+    let first = ring.add("dc1", "r1", 0);
+    let port = ring.nodes[first].peer;
+    for (rack, host) in [("r2", "[::1]"), ("r3", "::1")] {
+        ring.set_extra(&format!(
+            "  cluster: {{name: found}}\n  dyn_seeds:\n  - '{host}:{port}:r1:dc1:0'\n"
+        ));
+        ring.add("dc1", rack, 0);
+    }
+    ring.wait_settled();
+    for node in &ring.nodes {
+        let mut client = node.connect();
+        assert_eq!(client.call(&["TORC.CONSISTENCY", "DC_SAFE_QUORUM"]).text(), "OK");
+        assert_eq!(client.call(&["SET", "k", &node.rack]).text(), "OK");
+        assert_eq!(client.call(&["GET", "k"]).text(), node.rack);
+        assert_eq!(get(node, "/ring").1.matches("\"host\":\"::1\"").count(), 3);
+    }
 }

@@ -17,6 +17,7 @@ mod differential;
 mod discovery;
 mod dns;
 mod encrypted;
+mod events;
 mod fake_peer;
 mod faults;
 mod keys_land;

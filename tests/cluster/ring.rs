@@ -264,7 +264,9 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Starts a ring in which every node knows one seed, and waits until all agree.
+    /// Starts a ring in which every node knows one seed, and waits until all agree and nobody is
+    /// JOINING: of nodes that are, clients are answered by other racks, whose copies of what was
+    /// just written may be on their way.
     pub fn start(layout: Layout) -> Ring {
         let mut ring = Ring::empty(layout);
         for dc in 0..ring.layout.dcs.len() {
@@ -277,6 +279,9 @@ impl Ring {
             }
         }
         ring.wait_settled();
+        wait_until("nobody joins", || {
+            ring.nodes.iter().all(|node| node.info("peers_joining").as_deref() == Some("0"))
+        });
         ring
     }
 
@@ -328,7 +333,7 @@ impl Ring {
         });
         let text = format!(
             "pool:\n  name: n{number}\n  datacenter: {dc}\n  rack: {rack}\n  tokens: '{token}'\n  \
-             listen: 127.0.0.1:{}\n  dyn_listen: {}:{}\n  stats_listen: 127.0.0.1:{}\n  \
+             listen: 127.0.0.1:{}\n  dyn_listen: '{}:{}'\n  stats_listen: 127.0.0.1:{}\n  \
              workers: {}\n{store}{}{seeds}",
             node.client, self.peer_at.0, node.peer, node.admin, self.workers, self.layout.extra
         );

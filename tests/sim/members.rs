@@ -257,6 +257,45 @@ fn a_frozen_node_is_routed_around_and_trusted_again() {
     assert_eq!(w.ask(user, "SET k 2"), "OK");
 }
 
+/// What one of two nodes sends does not arrive at the other, so they cannot hold a connection; all
+/// others hear both. Nobody's word but theirs is touched, and theirs about the other alone.
+#[test]
+fn a_one_way_cut_concerns_the_pair_alone() {
+    let (mute, deaf) = (1, 2);
+    let mut w = ring(&[&[2, 2, 2]]);
+    w.run_ms(5000);
+    let others: Vec<usize> = (0..6).filter(|n| ![mute, deaf].contains(n)).collect();
+    let versions = |w: &World| -> Vec<u64> {
+        let members = w.members.as_ref().expect("gossip");
+        others.iter().map(|n| members.versions[*n]).collect()
+    };
+    let before = versions(&w);
+    let users: Vec<usize> = (0..6).map(|n| w.user(n)).collect();
+    w.cut_off(mute, deaf);
+    let mut doubted = false;
+    for round in 0..400 {
+        w.run_ms(100);
+        for n in 0..6 {
+            for to in 0..6 {
+                let pair = [n, to].iter().all(|n| [mute, deaf].contains(n));
+                assert!(pair || w.routes_to(n, to), "n{} of n{}, round {round}", n + 1, to + 1);
+                doubted |= !w.routes_to(n, to);
+            }
+        }
+        // Two racks of three are enough whoever is asked.
+        let key = format!("key{round}");
+        let user = users[round % 6];
+        assert_eq!(w.ask(user, &format!("SET {key} {round}")), "OK");
+        assert_eq!(w.ask(user, &format!("GET {key}")), round.to_string());
+    }
+    assert!(doubted, "the pair finds out");
+    assert_eq!(versions(&w), before, "to all others nothing happened");
+    w.join(mute, deaf);
+    w.run_ms(DOWN_WITHIN_MS);
+    assert!(w.routes_to(mute, deaf) && w.routes_to(deaf, mute));
+    assert_eq!(versions(&w), before);
+}
+
 #[test]
 fn a_node_that_joins_is_learnt_and_one_that_leaves_is_forgotten() {
     let mut w = World::new(Config::new(&[&[2, 2, 2]]).level(DcSafeQuorum));

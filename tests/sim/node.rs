@@ -1,14 +1,16 @@
 //! One node: a dispatcher, and around it what the worker's tasks do in the real program, with
 //! virtual links in place of sockets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use torc::dispatch::failure::Cause;
 use torc::dispatch::view::View;
-use torc::dispatch::{ClientId, ClientKind, Conn, Dispatcher, Embedded, Event, Target, UpId};
+use torc::dispatch::{
+    ClientId, ClientKind, Conn, Dispatcher, Embedded, Event, RollCall, Target, UpId,
+};
 use torc::gossip::Link;
 use torc::proto::outbuf::SLICES_MAX;
 use torc::ring::Peer;
@@ -56,6 +58,8 @@ pub(crate) struct Node {
     pub(crate) upstreams: BTreeMap<u32, Wanted>,
     /// What was passed on to the control plane: type and body.
     pub(crate) control: Vec<(u8, Vec<u8>)>,
+    /// Questions to all workers of it that are not answered yet.
+    pub(crate) roll_calls: VecDeque<RollCall>,
     pub(crate) epoch: u32,
     serials: u64,
     pub(crate) wake_at_us: Option<u64>,
@@ -81,6 +85,7 @@ impl Node {
             clients: BTreeMap::new(),
             upstreams: BTreeMap::new(),
             control: Vec::new(),
+            roll_calls: VecDeque::new(),
             epoch: 0,
             serials: 0,
             wake_at_us: None,
@@ -101,7 +106,9 @@ pub(crate) fn embedded_settings() -> StoreSettings {
 /// A dispatcher as a node makes it when it starts.
 pub(crate) fn dispatcher(view: &Arc<View>, embedded: &Option<Arc<MemoryStore>>) -> Dispatcher {
     let store = embedded.clone().map(|store| store as Arc<dyn Embedded>);
-    Dispatcher::new(0, Arc::clone(view), store)
+    let mut dispatcher = Dispatcher::new(0, Arc::clone(view), store);
+    dispatcher.has_siblings();
+    dispatcher
 }
 
 /// Input and output of a node.
@@ -133,7 +140,13 @@ impl World {
     fn carry_out(&mut self, n: usize, event: Event) {
         match event {
             Event::Connect { once: true, .. } => panic!("no user here waits for a key"),
-            Event::RollCall(_) => panic!("no user here asks about all workers"),
+            Event::RollCall(call) => {
+                // The only worker is asked as if there were others, and they took their time.
+                self.nodes[n].roll_calls.push_back(call);
+                let delay = self.rng.u64(self.net.settings.delay_us.clone());
+                let epoch = self.nodes[n].epoch;
+                self.plan(self.now_us + delay, Task::Roll { node: n, epoch });
+            }
             Event::Connect { up, target, address, once: false } => {
                 self.nodes[n].serials += 1;
                 let serial = self.nodes[n].serials;
@@ -152,6 +165,22 @@ impl World {
             Event::LinkRefused { why, .. } => panic!("a node refused another one's link: {why}"),
             Event::TorcPeer { .. } => {}
         }
+    }
+
+    /// All workers of a node have answered the oldest question.
+    pub(crate) fn answer_roll(&mut self, n: usize, epoch: u32) {
+        if self.nodes[n].epoch != epoch {
+            return;
+        }
+        if self.nodes[n].frozen {
+            return self.plan(self.now_us + RETRY_US, Task::Roll { node: n, epoch });
+        }
+        let now = self.time(n);
+        let node = &mut self.nodes[n];
+        let Some(call) = node.roll_calls.pop_front() else { return };
+        let roll = node.dispatcher.roll(call.lists, |_| "sim".to_owned());
+        node.dispatcher.on_roll(call, roll, now);
+        self.pump(n);
     }
 
     fn plan_attempt(&mut self, n: usize, up: u32, pause_us: u64) {

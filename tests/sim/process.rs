@@ -18,6 +18,7 @@ impl World {
         node.epoch += 1;
         node.wake_at_us = None;
         node.clients.clear();
+        node.roll_calls.clear();
         node.upstreams.clear();
         if node.embedded.is_some() {
             node.embedded = Some(Arc::new(MemoryStore::new(embedded_settings())));

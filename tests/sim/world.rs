@@ -44,6 +44,8 @@ pub(crate) enum Task {
     Affinity { node: usize, epoch: u32 },
     /// A message about filters arrives.
     Parcel { to: usize, number: u64 },
+    /// The workers of a node have said what was asked of all of them.
+    Roll { node: usize, epoch: u32 },
 }
 
 /// See the module's page.
@@ -141,6 +143,7 @@ impl World {
             Task::Message { to, number } => self.deliver_message(to, number),
             Task::Affinity { node, epoch } => self.wake_plane(node, epoch),
             Task::Parcel { to, number } => self.deliver_parcel(to, number),
+            Task::Roll { node, epoch } => self.answer_roll(node, epoch),
         }
         true
     }

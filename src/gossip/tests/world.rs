@@ -3,6 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use prost::Message as _;
+
+use crate::gossip::message::Gossip;
 use crate::gossip::{
     Addr, Claim, Event, EventKind, LocalNode, Membership, Millis, Reach, Seed, Settings, Slot,
     Transmit,
@@ -27,8 +30,18 @@ pub(super) struct Node {
     pub events: Vec<Event>,
     /// What C nodes were sent, body by body.
     pub c_bodies: Vec<(Addr, String)>,
-    /// Bytes of control frames written.
-    pub sent_bytes: u64,
+    /// What it told torc nodes.
+    pub sent: Sent,
+}
+
+/// Messages to torc nodes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    pub messages: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+    /// Whole records in them.
+    pub records: u64,
 }
 
 pub(super) struct World {
@@ -127,7 +140,7 @@ impl World {
             frozen: false,
             events: Vec::new(),
             c_bodies: Vec::new(),
-            sent_bytes: 0,
+            sent: Sent::default(),
         });
         self.boot(i, seeds);
         i
@@ -263,7 +276,12 @@ impl World {
         let mut frame = Vec::new();
         let kind = transmit.kind;
         put_control_frame(&mut frame, 1, kind, true, b"d", &transmit.payload);
-        self.nodes[from].sent_bytes += frame.len() as u64;
+        let node = &mut self.nodes[from];
+        let opened = node.settings.seal.open(kind, &transmit.payload).expect("its own message");
+        let message = Gossip::decode(&*opened).expect("a message");
+        node.sent.messages += 1;
+        node.sent.bytes += frame.len() as u64;
+        node.sent.records += (message.records.len() + message.rumors.len()) as u64;
         let Some(to) = self.by_addr.get(&transmit.to).copied() else {
             return;
         };

@@ -212,3 +212,33 @@ fn a_pipeline_is_right_at_a_quorum_and_with_small_limits() {
 fn a_pipeline_is_right_on_the_embedded_store() {
     pipeline(Config { seed: 3, ..Config::new(&[&[2, 2, 2]]).embedded() }, 2000);
 }
+
+#[test]
+fn what_all_workers_say_comes_in_its_turn() {
+    let mut w = World::new(Config::new(&[&[2]]));
+    let user = w.user(0);
+    let there = w.key(1);
+    for round in 0..20 {
+        let (set, get) = (format!("SET {there} {round}"), format!("GET {there}"));
+        let replies = w.ask_all(user, &[&set, "INFO clients", &get, "CLIENT LIST", "PING"]);
+        assert_eq!([&replies[0], &replies[2], &replies[4]], ["OK", &round.to_string(), "PONG"]);
+        assert!(replies[1].contains("connected_clients:"), "{}", replies[1]);
+        assert!(replies[3].contains("addr=sim"), "{}", replies[3]);
+    }
+    // Who asks may be gone before the answer, and so may be the node.
+    for gone in ["user", "node"] {
+        w.send_line(user, "INFO");
+        w.send_line(user, &format!("GET {there}"));
+        w.run_until("the question is asked", |w| !w.nodes[0].roll_calls.is_empty());
+        match gone {
+            "user" => w.lose_user(user),
+            _ => w.crash(0),
+        }
+        w.run_ms(100);
+        assert_eq!(w.nodes[0].dispatcher.in_flight(), 0, "{gone}");
+    }
+    w.restart(0);
+    w.run_ms(100);
+    let user = w.user(0);
+    assert!(w.ask(user, "INFO clients").contains("connected_clients:"));
+}
