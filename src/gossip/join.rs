@@ -4,9 +4,9 @@
 //! A node whose datastore begins empty claims to be joining: it is written to like any other, and
 //! read at DC_ONE when nobody else can answer. Nodes tell since when their datastores hold keys.
 //! Where no other rack's does since before this process began, there is nothing to wait for: the
-//! node is alone, or the whole ring starts. A node that knows nobody looks around before it believes
-//! that: it may have been restarted, and be known. Of several nodes that came back empty, the one that
-//! began first has the most and is waited for by the others.
+//! node is alone, or the whole ring starts. A node that knows nobody looks around before it
+//! believes that: it may have been restarted, and be known. Of several nodes that came back empty,
+//! the one that began first has the most and is waited for by the others.
 //!
 //! It ends when the caller has copied what others have ([`Membership::filled`]), and by itself
 //! after [`super::Settings::join_max_ms`].
