@@ -1,12 +1,13 @@
 //! Towards nodes of the reference, and from them.
 //!
 //! What a C node may be told, rule by rule, and where each is shown. `told` and `heard` are here;
-//! `c_rules` (tests/cluster) has a peer on a socket, `wire_c_node` and `mixed` the reference itself.
+//! `c_rules` (tests/cluster) has a peer on a socket, `wire_c_node` and `mixed` the reference
+//! itself.
 //!
 //! 1. Frames of type 7 in plaintext, data field `a`, one write each, at most 16,000 bytes:
 //!    `told::rule_1`, `c_rules::a_c_node_is_told`, `wire_c_node::gossip_teaches`.
-//! 2. No empty body, the exact form, IPv4 addresses, the port taken for granted: `told::rule_2` (two),
-//!    `c_format`, `c_rules::a_c_node_is_told`.
+//! 2. No empty body, the exact form, IPv4 addresses, the port taken for granted: `told::rule_2`
+//!    (two), `c_format`, `c_rules::a_c_node_is_told`.
 //! 3. States 4, 7 and 8; times in seconds that never fall: `told::rule_3` (two), `c_rules`.
 //! 4. Addresses that are certain alone, none that was given up: `told::rule_4`, `c_rules`.
 //! 5. Nothing over links that are encrypted: `told::rule_5`.
