@@ -222,7 +222,8 @@ impl Core {
             one.insert(shard);
             let owners = placement.topology.write_targets(shard);
             let took = owners.iter().any(|owner| acked.contains(owner));
-            if !took && !(owners.len() > 1 && owners.iter().any(|owner| unknown.contains(owner))) {
+            let may_differ = owners.len() > 1 && owners.iter().any(|b| unknown.contains(b));
+            if !(took || may_differ) {
                 continue;
             }
             for owner in owners.iter().filter(|owner| took && !acked.contains(owner)) {
