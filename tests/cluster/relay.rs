@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::admin::{get, page};
 use crate::client::{Client, Reply, encode};
@@ -16,6 +17,11 @@ fn ring(number: usize, listen: u16, upstream: u16) -> Ring {
          upstreams: 127.0.0.1:{upstream}\n    load_window_ms: 50\n    \
          keepalive_interval_ms: 1000\n    keepalive_timeout_ms: 3000\n"
     );
+    alone(number, extra)
+}
+
+/// A ring of one node in datacenter `dc1` or `dc2`.
+fn alone(number: usize, extra: String) -> Ring {
     let mut dcs = vec![Vec::new(); number];
     dcs[number - 1] = vec![1];
     Ring::start(Layout { dcs, store: Store::Embedded, extra })
@@ -83,6 +89,40 @@ fn datacenters_joined_by_relays_alone_know_what_the_other_holds() {
     wait_until("it takes clients", || Client::try_connect(first.nodes[0].client).is_ok());
     first.nodes[0].connect().call(&["SET", "again", "1"]);
     wait_until("and is followed", || holding(&mut here, "again", "dc1") == "dc1 maybe");
+}
+
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn at_defaults_a_write_is_known_in_the_other_datacenter_within_two_seconds() {
+    let (one, two) = (free_port(), free_port());
+    let defaults = |listen: u16, upstream: u16| {
+        format!(
+            "  affinity: {{mode: advise}}\n  relay:\n    listen: 127.0.0.1:{listen}\n    \
+             upstreams: 127.0.0.1:{upstream}\n"
+        )
+    };
+    let first = alone(1, defaults(one, two));
+    let second = alone(2, defaults(two, one));
+    let mut here = second.nodes[0].connect();
+    let mut there = first.nodes[0].connect();
+    there.call(&["SET", "first", "1"]);
+    wait_until("the filter is there", || holding(&mut here, "first", "dc1") == "dc1 maybe");
+    // A machine that is busy with other things may be late once, not each time.
+    let mut times = Vec::new();
+    for n in 0..5 {
+        let key = format!("key-{n}");
+        let key = key.as_str();
+        let commands = [vec!["SET", key, "1"], vec!["DEL", key]];
+        for (command, word) in commands.iter().zip(["dc1 maybe", "dc1 no"]) {
+            let begun = Instant::now();
+            there.call(command);
+            wait_until("it is known", || holding(&mut here, key, "dc1") == word);
+            times.push(begun.elapsed());
+        }
+    }
+    println!("a write is known after {times:?}");
+    let best = times.iter().min().expect("times");
+    assert!(*best < Duration::from_secs(2), "{times:?}");
 }
 
 /// The pool of keys, as the upstream's part of a node's `/relay` shows it.
