@@ -12,9 +12,6 @@ use crate::ckf::consumer::table::{LANES, Row};
 use crate::ckf::hashing::SequenceHash;
 use crate::ckf::sync::{AtomicU64, Ordering};
 
-/// Rows fetched before they are compared: as many cache lines as are under way at once.
-const FETCHED_AHEAD: usize = 12;
-
 /// Tables below this size gain nothing from large pages.
 #[cfg(target_os = "linux")]
 const HUGE_PAGES_FROM_BYTES: usize = 3 << 20;
@@ -128,10 +125,9 @@ fn locate_each(addressing: &Addressing, hashes: &[SequenceHash], out: &mut [Addr
 
 /// For each address, the lanes (one bit each) that hold its fingerprint in either bucket.
 ///
-/// `rows` holds `1 << stride_bits` words a bucket. With `FETCH` they are brought near a few
-/// addresses ahead. Panics when an address lies outside.
+/// `rows` holds `1 << stride_bits` words a bucket. Panics when an address lies outside.
 #[inline]
-pub(crate) fn probe<const FETCH: bool>(
+pub(crate) fn probe(
     kernel: Kernel,
     rows: &[Row],
     stride_bits: u32,
@@ -142,26 +138,22 @@ pub(crate) fn probe<const FETCH: bool>(
         // SAFETY (both): an `Avx2Proof` exists only where AVX2 was detected.
         #[cfg(target_arch = "x86_64")]
         (Kernel::Avx2(Avx2Proof(())), 4) => unsafe {
-            avx2::probe::<16, FETCH>(rows, addresses, masks);
+            avx2::probe::<16>(rows, addresses, masks);
         },
         #[cfg(target_arch = "x86_64")]
         (Kernel::Avx2(Avx2Proof(())), 3) => unsafe {
-            avx2::probe::<8, FETCH>(rows, addresses, masks);
+            avx2::probe::<8>(rows, addresses, masks);
         },
-        (_, 4) => probe_portable::<16, FETCH>(rows, addresses, masks),
-        (_, 3) => probe_portable::<8, FETCH>(rows, addresses, masks),
-        (_, 2) => probe_portable::<4, FETCH>(rows, addresses, masks),
-        (_, 1) => probe_portable::<2, FETCH>(rows, addresses, masks),
-        (_, _) => probe_portable::<1, FETCH>(rows, addresses, masks),
+        (_, 4) => probe_portable::<16>(rows, addresses, masks),
+        (_, 3) => probe_portable::<8>(rows, addresses, masks),
+        (_, 2) => probe_portable::<4>(rows, addresses, masks),
+        (_, 1) => probe_portable::<2>(rows, addresses, masks),
+        (_, _) => probe_portable::<1>(rows, addresses, masks),
     }
 }
 
-fn probe_portable<const STRIDE: usize, const FETCH: bool>(
-    rows: &[Row],
-    addresses: &[Address],
-    masks: &mut [u16],
-) {
-    for_each::<STRIDE, FETCH>(rows, addresses, masks, |a, b, fingerprint| {
+fn probe_portable<const STRIDE: usize>(rows: &[Row], addresses: &[Address], masks: &mut [u16]) {
+    for_each::<STRIDE>(rows, addresses, masks, |a, b, fingerprint| {
         let mut mask = 0;
         for (lane, (a, b)) in a.iter().zip(b).enumerate() {
             let hit = bucket::contains(a.load(Ordering::Relaxed), fingerprint)
@@ -174,23 +166,13 @@ fn probe_portable<const STRIDE: usize, const FETCH: bool>(
 
 /// Sets each mask to what `compare` finds in both rows of its address.
 #[inline(always)]
-fn for_each<const STRIDE: usize, const FETCH: bool>(
+fn for_each<const STRIDE: usize>(
     rows: &[Row],
     addresses: &[Address],
     masks: &mut [u16],
     compare: impl Fn(&[AtomicU64; STRIDE], &[AtomicU64; STRIDE], u16) -> u16,
 ) {
-    let fetch = |at: &Address| {
-        prefetch_row(rows, STRIDE.trailing_zeros(), at.bucket_a());
-        prefetch_row(rows, STRIDE.trailing_zeros(), at.bucket_b());
-    };
-    if FETCH {
-        addresses.iter().take(FETCHED_AHEAD).for_each(fetch);
-    }
-    for (index, (at, mask)) in addresses.iter().zip(masks).enumerate() {
-        if FETCH && let Some(next) = addresses.get(index + FETCHED_AHEAD) {
-            fetch(next);
-        }
+    for (at, mask) in addresses.iter().zip(masks) {
         let a = row::<STRIDE>(rows, at.bucket_a());
         let b = row::<STRIDE>(rows, at.bucket_b());
         *mask = compare(a, b, at.fingerprint());
@@ -224,13 +206,13 @@ mod avx2 {
 
     /// See [`super::probe`]. `STRIDE` is 8 or 16.
     #[target_feature(enable = "avx2")]
-    pub(super) fn probe<const STRIDE: usize, const FETCH: bool>(
+    pub(super) fn probe<const STRIDE: usize>(
         rows: &[Row],
         addresses: &[Address],
         masks: &mut [u16],
     ) {
         const { assert!(STRIDE == 8 || STRIDE == 16) };
-        for_each::<STRIDE, FETCH>(rows, addresses, masks, |a, b, fingerprint| {
+        for_each::<STRIDE>(rows, addresses, masks, |a, b, fingerprint| {
             let wanted = _mm256_set1_epi16(fingerprint as i16);
             let mut absent = absent_lanes::<STRIDE, 0, 1, 2, 3>(a, b, wanted);
             if STRIDE == 16 {
@@ -343,16 +325,10 @@ mod tests {
                 .map(|(fingerprint, a, b)| Address::new(fingerprint, a % buckets, b % buckets))
                 .collect();
             let mut portable = vec![0; addresses.len()];
-            probe::<false>(Kernel::Portable, &rows, stride_bits, &addresses, &mut portable);
-            for fetch in [false, true] {
-                let mut best = vec![0; addresses.len()];
-                let best_kernel = match fetch {
-                    false => probe::<false>,
-                    true => probe::<true>,
-                };
-                best_kernel(Kernel::detect(), &rows, stride_bits, &addresses, &mut best);
-                prop_assert_eq!(&best, &portable);
-            }
+            probe(Kernel::Portable, &rows, stride_bits, &addresses, &mut portable);
+            let mut best = vec![0; addresses.len()];
+            probe(Kernel::detect(), &rows, stride_bits, &addresses, &mut best);
+            prop_assert_eq!(&best, &portable);
             for (at, mask) in addresses.iter().zip(portable) {
                 for lane in 0..1 << stride_bits {
                     let word = |bucket: u32| packed[((bucket as usize) << stride_bits) + lane];

@@ -118,15 +118,17 @@ impl LaneTable {
         addresses: &mut [Address],
         masks: &mut [u16],
     ) {
-        simd::locate(self.kernel, &self.addressing, hashes, addresses);
-        match self.is_large {
-            true => {
-                simd::probe::<true>(self.kernel, &self.rows, self.stride_bits, addresses, masks)
+        if self.is_large {
+            // One after the other: memory takes rows as they come, and too many at once wait.
+            for (at, hash) in addresses.iter_mut().zip(hashes) {
+                *at = self.addressing.address(*hash);
+                simd::prefetch_row(&self.rows, self.stride_bits, at.bucket_a());
+                simd::prefetch_row(&self.rows, self.stride_bits, at.bucket_b());
             }
-            false => {
-                simd::probe::<false>(self.kernel, &self.rows, self.stride_bits, addresses, masks);
-            }
+        } else {
+            simd::locate(self.kernel, &self.addressing, hashes, addresses);
         }
+        simd::probe(self.kernel, &self.rows, self.stride_bits, addresses, masks);
     }
 
     #[inline]
