@@ -37,8 +37,8 @@ pub(super) enum Keys {
     Counted(usize),
     /// A destination, a number, and so many keys.
     StoreCounted,
-    /// The first argument and what follows the word STORE.
-    OneAndStore,
+    /// The first argument and what follows the word STORE, and what is looked up by patterns.
+    Sorted,
     /// The second argument.
     Second,
 }
@@ -99,7 +99,7 @@ pub(super) fn for_each_key<'a>(keys: Keys, args: &Args<'a>, mut f: impl FnMut(&'
             each(1, 1, 1);
             each(3, counted(2), 1);
         }
-        Keys::OneAndStore => {
+        Keys::Sorted => {
             each(1, 1, 1);
             for at in 2..args.len() {
                 if args[at].eq_ignore_ascii_case(b"store") {

@@ -106,6 +106,14 @@ impl<'a> Db<'a> {
         Some(shard.record(at))
     }
 
+    /// The same for a command that only asks about the key, which is no use of it.
+    pub(super) fn look(&mut self, key: &[u8]) -> Option<&Record> {
+        let now_ms = self.now_ms;
+        let (shard, hash) = self.shard_for(key);
+        let at = shard.look(hash, key, now_ms)?;
+        Some(shard.record(at))
+    }
+
     /// The same for a memcache client that takes the value.
     pub(super) fn fetch(&mut self, key: &[u8]) -> Option<&Record> {
         let now_ms = self.now_ms;

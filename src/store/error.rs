@@ -124,8 +124,6 @@ pub(super) enum CommandError {
     WithscoresByLex,
     #[error("ERR One or more scores can't be converted into double")]
     SortNotFloat,
-    #[error("ERR {0} option of SORT is not supported by the embedded store")]
-    SortPattern(&'static str),
     #[error(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
          that when switching between policies at runtime LRU and LFU data will take some time to \

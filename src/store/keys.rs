@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
     row("del", -2, From(1), Write, del),
     row("unlink", -2, From(1), Write, del),
     row("exists", -2, From(1), Read, exists),
-    row("touch", -2, From(1), Read, exists),
+    row("touch", -2, From(1), Read, touch),
     row("type", 2, One, Read, type_of),
     row("rename", 3, Two, Write, rename),
     row("renamenx", 3, Two, Write, renamenx),
@@ -30,13 +30,19 @@ fn del(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
 }
 
 fn exists(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
+    let found = args.tail(1).iter().filter(|key| db.look(key).is_some()).count();
+    reply::count(out, found);
+    Ok(())
+}
+
+fn touch(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
     let found = args.tail(1).iter().filter(|key| db.record(key).is_some()).count();
     reply::count(out, found);
     Ok(())
 }
 
 fn type_of(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
-    let name = db.record(&args[1]).map_or("none", |r| r.value.type_name());
+    let name = db.look(&args[1]).map_or("none", |r| r.value.type_name());
     reply::status(out, name);
     Ok(())
 }
@@ -128,9 +134,8 @@ fn object(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf) -> CommandResult {
         return Err(CommandError::Arity(name));
     }
     let key = &args[2];
-    // Before the look-up below counts as use.
     let idle_ms = db.idle_ms(key).unwrap_or(0);
-    match (db.peek(key), wanted.as_slice()) {
+    match (db.look(key), wanted.as_slice()) {
         (None, _) => reply::nil(out),
         (Some(record), b"encoding") => reply::bulk(out, encoding(&record.value).as_bytes()),
         (Some(_), b"refcount") => reply::int(out, 1),

@@ -219,6 +219,9 @@ impl MemoryStore {
             first = (key, hash_of(key));
             needed.add(shard_of(first.1));
         });
+        if keys == Keys::Sorted && sort::looks_up(args) {
+            needed.add_all();
+        }
         Db::new(self, self.lock_all(&needed), now_ms, first, stamping)
     }
 
@@ -271,6 +274,10 @@ struct ShardSet([u64; SHARDS / 64]);
 impl ShardSet {
     fn add(&mut self, number: u8) {
         self.0[usize::from(number / 64)] |= 1 << (number % 64);
+    }
+
+    fn add_all(&mut self) {
+        self.0 = [u64::MAX; SHARDS / 64];
     }
 
     fn len(&self) -> u32 {

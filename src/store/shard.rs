@@ -158,6 +158,15 @@ impl Shard {
         at
     }
 
+    /// The same for a command that only asks about the key, which is no use of it.
+    pub(super) fn look(&mut self, hash: u32, key: &[u8], now_ms: u64) -> Option<usize> {
+        let used = self.keys.find_hashed(hash, key).map(|at| self.keys.at(at).value.access);
+        let at = self.find_counted(hash, key, now_ms)?;
+        let record = self.keys.at_mut(at);
+        record.access = used.unwrap_or(record.access);
+        Some(at)
+    }
+
     #[inline]
     pub(super) fn record(&self, at: usize) -> &Record {
         &self.keys.at(at).value

@@ -402,3 +402,19 @@ fn hash_fields_expire_with_and_without_being_touched() {
     assert_eq!(store.counters().keys, 0, "a hash goes with its last field");
     assert_eq!(events(&store).0.len(), 1);
 }
+
+#[test]
+fn asking_about_a_key_is_no_use_of_it() {
+    let s = store(|_| {});
+    run(&s, "SET k v");
+    let idle = |ms: u64| run_at(&s, NOW + ms, "OBJECT IDLETIME k");
+    assert_eq!(idle(3_100), ":3");
+    for asks in ["OBJECT IDLETIME k", "TTL k", "TYPE k", "EXISTS k", "OBJECT ENCODING k"] {
+        run_at(&s, NOW + 4_000, asks);
+        assert_eq!(idle(5_200), ":5", "{asks}");
+    }
+    for uses in ["GET k", "TOUCH k", "STRLEN k"] {
+        run_at(&s, NOW + 10_000, uses);
+        assert_eq!(idle(11_200), ":1", "{uses}");
+    }
+}

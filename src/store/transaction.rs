@@ -10,7 +10,7 @@ use super::dict::hash_of;
 use super::shard::Record;
 use super::value::Value;
 use super::waiters::WaitToken;
-use super::{MemoryStore, SHARDS, ShardSet, reply};
+use super::{MemoryStore, ShardSet, reply, sort};
 use crate::stamp::Stamping;
 
 impl MemoryStore {
@@ -71,7 +71,8 @@ impl MemoryStore {
                 continue;
             };
             match command.keys {
-                Keys::Whole => (0..SHARDS).for_each(|n| needed.add(n as u8)),
+                Keys::Whole => needed.add_all(),
+                Keys::Sorted if sort::looks_up(args) => needed.add_all(),
                 keys => command::for_each_key(keys, args, |k| needed.add(shard_of(hash_of(k)))),
             }
         }

@@ -148,7 +148,7 @@ fn ttl(
     base: Base,
 ) -> CommandResult {
     let now_ms = db.now_ms();
-    let answer = match db.record(&args[1]).map(|r| r.expire_at_ms()) {
+    let answer = match db.look(&args[1]).map(|r| r.expire_at_ms()) {
         None => -2,
         Some(0) => -1,
         Some(at) => shown(at, unit, base, now_ms),
