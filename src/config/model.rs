@@ -10,6 +10,7 @@ use super::cluster::Cluster;
 use super::documents::Documents;
 use super::embedded::Embedded;
 use super::limits::Limits;
+use super::modules::ModuleNames;
 use super::pool::Pool;
 use super::relay::Relay;
 use super::seeds::Seed;
@@ -136,6 +137,8 @@ pub struct Config {
     pub keyspace_scope: KeyspaceScope,
     /// Class commands as the reference does.
     pub reference_classes: bool,
+    /// Commands of the datastore's modules.
+    pub module_commands: ModuleNames,
     /// Give the arc up when stopped by SIGTERM.
     pub leave_on_stop: bool,
     /// Where what must survive a restart is kept; in memory when absent.
@@ -240,6 +243,7 @@ impl Config {
             allow_flush: pool.allow_flush,
             keyspace_scope: pool.keyspace_scope,
             reference_classes: pool.reference_classes,
+            module_commands: pool.module_commands,
             leave_on_stop: pool.leave_on_stop,
             data_dir: pool.data_dir,
             workers: pool.workers.filter(|&n| n > 0),

@@ -14,6 +14,7 @@ use super::cluster::Cluster;
 use super::documents::Documents;
 use super::embedded::Embedded;
 use super::limits::Limits;
+use super::modules::ModuleNames;
 use super::relay::Relay;
 use super::section::section;
 use super::seeds::Seed;
@@ -147,6 +148,8 @@ section! {
         pub(super) data_dir: Option<PathBuf> = None,
         /// Class commands as the reference does instead of by their effect. Default: false.
         pub(super) reference_classes: bool = false,
+        /// Commands of the datastore's modules.
+        pub(super) module_commands: ModuleNames = ModuleNames::default(),
         /// Types of keys, told by prefix: `name`, `prefix`, `read_consistency`,
         /// `write_consistency`, `n_val`. Default: none.
         pub(super) bucket_types: Option<Vec<BucketTypeKeys>> = None,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::affinity::Affinity;
 use crate::config::{
-    self, AffinityMode, Config, HostPort, KeyFileError, KeyspaceScope, SecureServer, Store,
-    WriteReplication,
+    self, AffinityMode, Config, HostPort, KeyFileError, KeyspaceScope, ModuleNames, SecureServer,
+    Store, WriteReplication,
 };
 use crate::dispatch::view::{BucketType, BucketTypes, NodeState, Protocol, Settings, View};
 use crate::gossip::{self, Addr, CSettings, Claim, LocalNode, Membership, Millis, Seed};
@@ -14,6 +14,7 @@ use crate::proto::dnode::control::ControlSeal;
 use crate::proto::dnode::crypto::SecureOption;
 use crate::proto::resp::decode::RequestLimits;
 use crate::proto::resp::reply::ReplyLimits;
+use crate::proto::resp::table::ModuleCommands;
 use crate::ring::{Consistency, Topology};
 
 /// What an operator can change while the node runs.
@@ -167,13 +168,21 @@ fn settings(config: &Config) -> Settings {
         keyspace_node_only: config.keyspace_scope == KeyspaceScope::Node,
         client_password: config.auth.requirepass.as_ref().map(|p| p.expose().to_owned()),
         reference_classes: config.reference_classes,
-        modules: Default::default(),
+        modules: modules(config),
         route_reads: config.affinity.mode == AffinityMode::Route,
         backfill: config.affinity.backfill,
     }
 }
 
 /// The small state of the document plane is kept at a quorum whatever the ring's levels are: a
+fn modules(config: &Config) -> ModuleCommands {
+    let mut modules = ModuleCommands::default();
+    let ModuleNames { reads, writes } = &config.module_commands;
+    writes.iter().for_each(|prefix| modules.add(prefix, false));
+    reads.iter().for_each(|prefix| modules.add(prefix, true));
+    modules
+}
+
 /// task that was answered for must be found again (decision J3).
 fn document_state(config: &Config) -> Option<BucketType> {
     (!config.documents.backends.0.is_empty()).then(|| BucketType {

@@ -74,6 +74,7 @@ fn merge(old: &Config, mut new: Config) -> (Config, Changes) {
             allow_flush: "allow_flush",
             keyspace_scope: "keyspace_scope",
             reference_classes: "reference_classes",
+            module_commands: "module_commands",
             leave_on_stop: "leave_on_stop",
             auth: "auth.requirepass",
             limits: "limits",

@@ -28,6 +28,7 @@ mod mixed;
 mod newest;
 mod probes;
 #[cfg(feature = "relay")]
+mod modules;
 mod relay;
 mod reports;
 mod ring;

@@ -142,6 +142,7 @@ fn own_settings_are_read() {
         "keyspace_scope: node",
         "leave_on_stop: true",
         "reference_classes: true",
+        "module_commands: {reads: [graph.ro_, my.get], writes: [graph.]}",
         "data_dir: /var/lib/torc",
         "auth: {requirepass: secret1}",
         "cluster: {name: blue, gossip: off, phi_threshold: 9.5, secret: key}",
@@ -152,6 +153,8 @@ fn own_settings_are_read() {
     assert_eq!(config.worker_count(), 3);
     assert!(!config.read_fallback && config.allow_flush && config.leave_on_stop);
     assert!(config.reference_classes && config.keyspace_scope == KeyspaceScope::Node);
+    assert_eq!(config.module_commands.reads, ["graph.ro_", "my.get"]);
+    assert_eq!(config.module_commands.writes, ["graph."]);
     assert_eq!(config.cluster_name(), "blue");
     assert!(!config.cluster.gossips() && config.cluster.phi_threshold == 9.5);
     assert_eq!(config.embedded.memory_bytes_max, ByteSize(2 << 30));

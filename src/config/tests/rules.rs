@@ -58,6 +58,7 @@ fn values_out_of_range_are_refused() {
         ("rack:", "a value is missing"),
         ("rack: ~", "a value is missing"),
         ("rack: ''", "a value is missing"),
+        ("module_commands: {reads: ['']}", "a value is missing"),
         ("limits: {client_in_flight: 0}", "`client_in_flight` 0 would stop the node"),
         ("limits: {request_bulk_bytes_max: 5gb}", "too large for one argument"),
         ("cluster: {gossip_interval_ms: 0}", "gossip needs a time between rounds"),

@@ -108,10 +108,10 @@ impl Default for ModuleCommands {
 }
 
 impl ModuleCommands {
-    /// Adds a prefix (or a whole name); commands that begin with it write unless `reads`. What is
-    /// added later is looked at first.
+    /// Adds a prefix (or a whole name); commands that begin with it write unless `reads`. The
+    /// longest one counts, and of the same the last.
     pub fn add(&mut self, prefix: &str, reads: bool) {
-        self.prefixes.insert(0, (prefix.to_ascii_lowercase().into_bytes(), reads));
+        self.prefixes.push((prefix.to_ascii_lowercase().into_bytes(), reads));
     }
 
     /// The row for a command by its prefix.
@@ -120,7 +120,8 @@ impl ModuleCommands {
         let begins = |prefix: &[u8]| {
             name.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix))
         };
-        let (_, reads) = self.prefixes.iter().find(|(prefix, _)| begins(prefix))?;
+        let fitting = self.prefixes.iter().filter(|(prefix, _)| begins(prefix));
+        let (_, reads) = fitting.max_by_key(|(prefix, _)| prefix.len())?;
         Some(if *reads { &MODULE_READ } else { &MODULE_WRITE })
     }
 }
