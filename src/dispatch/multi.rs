@@ -14,7 +14,7 @@ use super::client::ClientId;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::Op;
-use super::requests::Request;
+use super::requests::{Request, reads_elsewhere};
 use super::slot::Envelope;
 use super::task::Written;
 use super::view::{Now, View};
@@ -105,11 +105,10 @@ impl Dispatcher {
         let sets = spec.keys_of(&args).map(|i| set_of(view, &args[i]));
         let sets: Vec<u32> = sets.collect();
         let Some(multi) = &mut self.clients[id.0 as usize].multi else { return Ok(()) };
-        for set in sets {
-            if *multi.set.get_or_insert(set) != set {
-                let failure = Failure::new(FailureKind::KeysSpanNodes, Cause::SeveralOwners);
-                return Err(format!("ERR {} ({})", failure.text(), failure.cause.text()));
-            }
+        let stray = sets.into_iter().any(|set| *multi.set.get_or_insert(set) != set);
+        if stray || reads_elsewhere(view, spec, &args) {
+            let failure = Failure::new(FailureKind::KeysSpanNodes, Cause::SeveralOwners);
+            return Err(format!("ERR {} ({})", failure.text(), failure.cause.text()));
         }
         multi.bytes += args.raw().len();
         if multi.commands.len() == block::COMMANDS_MAX || multi.bytes > BYTES_MAX {
@@ -173,7 +172,8 @@ impl Dispatcher {
         // The ring may be another one by now.
         let mut sets = multi.commands.iter().flat_map(block::keys_of).map(|key| set_of(view, key));
         let first = sets.next();
-        let spans = !sets.all(|set| Some(set) == first);
+        let elsewhere = |c: &Queued| reads_elsewhere(view, c.spec, &c.request.args());
+        let spans = !sets.all(|set| Some(set) == first) || multi.commands.iter().any(elsewhere);
         drop(sets);
         let (op, compare) = block::nature(&multi.commands);
         self.count_request(op);

@@ -111,6 +111,22 @@ impl Request<'_> {
 }
 
 impl Dispatcher {
+/// True when a command reads keys by a pattern that other nodes may own. They are those of its own
+/// key where the pattern has the same hash tag in front of its `*`.
+pub(super) fn reads_elsewhere(view: &View, spec: &CommandSpec, args: &Args<'_>) -> bool {
+    let mut patterns = spec.patterns_of(args).peekable();
+    if patterns.peek().is_none() || !scan::has_several_owners(&view.topology) {
+        return false;
+    }
+    let set = |token| view.topology.owners(&token).set_id();
+    let key = spec.first_key(args).and_then(|i| args.get(i)).unwrap_or_default();
+    let own = set(view.hasher.token(key));
+    patterns.any(|pattern| {
+        let star = pattern.iter().position(|byte| *byte == b'*').unwrap_or(pattern.len());
+        view.hasher.token_of_prefix(&pattern[..star]).is_none_or(|token| set(token) != own)
+    })
+}
+
     /// Bytes came from somebody who asks. Whole requests are taken out of `buf`; an unfinished
     /// one stays, and so does everything when the client is not to be read any more.
     pub fn on_client_bytes(&mut self, id: ClientId, buf: &mut BytesMut, now: Now) {
@@ -364,7 +380,7 @@ impl Dispatcher {
         if request.op == Op::Write && route::is_on(view) {
             self.note_written(view, &request, now);
         }
-        if spec.keys == KeySpec::First && spec.unnamed_keys.is_none() {
+        if spec.keys == KeySpec::First && !spec.patterns {
             let ask = request.ask(frame);
             if request.op == Op::Read && self.ask_routed(view, &ask, now) {
                 return;
@@ -393,9 +409,7 @@ impl Dispatcher {
             }
             return;
         }
-        let elsewhere =
-            spec.reads_unnamed_keys(&request.args) && scan::owners(&view.topology).count() > 1;
-        if elsewhere || !self.one_owner(view, request) {
+        if reads_elsewhere(view, spec, &request.args) || !self.one_owner(view, request) {
             let kind = match request.script {
                 true => FailureKind::ScriptSpansNodes,
                 false => FailureKind::KeysSpanNodes,

@@ -1,9 +1,10 @@
 //! KEYS, SCAN, DBSIZE and RANDOMKEY over the whole ring: every owner of the own rack is asked,
 //! once, and their answers are joined. An owner that cannot be asked is an error, never a shorter
-//! answer.
+//! answer; for one that is away or joining, another rack's are asked (`scan.rs`).
 //!
-//! Keys that belong to another node (left behind when an arc moved) and names the ring keeps for
-//! itself are not shown (decision F6). DBSIZE adds what the datastores count, such keys included.
+//! Keys that another node tells of (left behind when an arc moved) and names the ring keeps for
+//! itself are not shown (decision F6). DBSIZE adds what the datastores of one rack count, such keys
+//! included.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::client::ClientId;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::requests::Request;
-use super::scan::{self, Cursor};
+use super::scan::{self, Cursor, Stand, Tellers};
 use super::send::Parcel;
 use super::slot::Stage;
 use super::task::{Next, Part, Task, Written};
@@ -41,6 +42,7 @@ const OWNERS_MAX: usize = u16::MAX as usize / 2;
 pub(super) struct Ring {
     /// The snapshot it was planned on.
     view: Arc<View>,
+    tellers: Tellers,
     peers: Vec<PeerIdx>,
     questions: Questions,
     what: What,
@@ -115,22 +117,36 @@ impl Dispatcher {
         now: Now,
     ) -> Part {
         let view = Arc::clone(&self.view);
-        let questions = questions.into();
-        let ring = Ring { view, peers: Vec::new(), questions, what, waiting: 0, error: None };
+        let tellers = Tellers::of(&view.topology, view.topology.own_rack());
+        let (questions, peers) = (questions.into(), Vec::new());
+        let ring = Ring { view, tellers, peers, questions, what, waiting: 0, error: None };
         self.begin_task(request.client, request.envelope, Task::Ring(ring), now)
     }
 
     /// Asks every owner of the own rack.
     pub(super) fn ask_owners(&mut self, part: Part, now: Now) {
-        let view = Arc::clone(&self.view);
-        let peers: Vec<PeerIdx> = scan::owners(&view.topology).take(OWNERS_MAX).collect();
-        self.ask_all(&view, part, &peers, now);
+        let topology = &self.view.topology;
+        let tellers = Tellers::of(topology, topology.own_rack());
+        let peers: Vec<PeerIdx> = match self.ring_task(part).map(|ring| &ring.what) {
+            Some(What::Size(_)) => tellers.counted(topology).take(OWNERS_MAX).collect(),
+            Some(What::Keys { .. } | What::Scan { .. } | What::Random { .. }) | None => {
+                tellers.peers(topology).take(OWNERS_MAX).collect()
+            }
+        };
+        self.ask_all(part, tellers, &peers, now);
     }
 
-    fn ask_all(&mut self, view: &Arc<View>, part: Part, peers: &[PeerIdx], now: Now) {
+    fn ring_task(&self, part: Part) -> Option<&Ring> {
+        let Stage::Task(task) = &self.slots.get(part.slot as usize)?.stage else { return None };
+        let Task::Ring(ring) = task.as_ref() else { return None };
+        Some(ring)
+    }
+
+    fn ask_all(&mut self, part: Part, tellers: Tellers, peers: &[PeerIdx], now: Now) {
+        let view = &Arc::clone(&self.view);
         let Stage::Task(task) = &mut self.slots[part.slot as usize].stage else { return };
         let Task::Ring(ring) = task.as_mut() else { return };
-        ring.begin(view, peers);
+        ring.begin(view, tellers, peers);
         let questions = Arc::clone(&ring.questions);
         let mut number = 0;
         for peer in peers {
@@ -144,7 +160,7 @@ impl Dispatcher {
         }
     }
 
-    /// SCAN goes to the node its cursor names, or to the next one that is still there.
+    /// SCAN goes to the node its cursor names.
     fn serve_scan(
         &mut self,
         view: &View,
@@ -155,22 +171,20 @@ impl Dispatcher {
         let Some(cursor) = Cursor::parse(&request.args[1]) else {
             return self.reply_error(ClientId(request.client), "ERR invalid cursor", now);
         };
-        let order = scan::order(&view.topology);
-        let at = order.partition_point(|(node, _)| *node < cursor.node);
-        let Some(&(node, peer)) = order.get(at) else {
-            let end = b"*2\r\n$1\r\n0\r\n*0\r\n";
-            return self.reply_in_turn(request.client, request.envelope, Said::Reply(end), now);
+        let Some(stand) = scan::stand(&view.topology, cursor) else {
+            let failure = Failure::new(FailureKind::NoQuorum, Cause::NoReplica);
+            let said = Said::Failed(failure);
+            return self.reply_in_turn(request.client, request.envelope, said, now);
         };
+        let Stand { tellers, node: (node, peer), store, after } = stand;
         let mut number = itoa::Buffer::new();
-        let number = number.format(if node == cursor.node { cursor.store } else { 0 }).as_bytes();
+        let number = number.format(store).as_bytes();
         let words = request.args.iter().enumerate();
         let words = words.map(|(i, arg)| if i == 1 { number } else { arg });
         let questions = vec![(spec, Written::command(words))];
-        let after = order.get(at + 1).map(|(node, _)| *node);
         let what = What::Scan { node, after, page: Vec::new() };
         let part = self.begin_ring(request, questions, what, now);
-        let view = Arc::clone(&self.view);
-        self.ask_all(&view, part, &[peer], now);
+        self.ask_all(part, tellers, &[peer], now);
     }
 
     /// `TORC.LOCAL CMD ARGS...`: the command on this node's datastore, whatever it owns, and on no
@@ -210,8 +224,9 @@ fn unowned(view: &View) -> Option<Failure> {
 }
 
 impl Ring {
-    fn begin(&mut self, view: &Arc<View>, peers: &[PeerIdx]) {
+    fn begin(&mut self, view: &Arc<View>, tellers: Tellers, peers: &[PeerIdx]) {
         self.view = Arc::clone(view);
+        self.tellers = tellers;
         self.peers = peers.to_vec();
         self.waiting = peers.len() * self.questions.len();
         if let What::Random { picks, .. } = &mut self.what {
@@ -248,11 +263,11 @@ impl Ring {
     }
 
     fn add(&mut self, part: u16, reply: &[u8]) {
-        let view = &self.view;
+        let from = (&*self.view, self.tellers);
         match &mut self.what {
             What::Keys { found, count } => {
                 let peer = self.peers[usize::from(part)];
-                for key in elements(reply).filter(|key| shown(view, peer, key)) {
+                for key in elements(reply).filter(|key| shown(from, peer, key)) {
                     found.extend_from_slice(key);
                     *count += 1;
                 }
@@ -264,7 +279,7 @@ impl Ring {
                 let pick = &mut picks[peer];
                 if part % 2 == 1 {
                     pick.1 = parse_int(reply).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-                } else if shown(view, self.peers[peer], reply) {
+                } else if shown(from, self.peers[peer], reply) {
                     pick.0 = Some(reply.to_vec());
                 }
             }
@@ -280,7 +295,8 @@ impl Ring {
             }
             What::Size(sum) => encode::int(&mut out, *sum),
             What::Scan { node, after, page } => {
-                return scanned(&self.view, self.peers[0], (*node, *after), page);
+                let from = (&*self.view, self.tellers);
+                return scanned(from, self.peers[0], (*node, *after), page);
             }
             What::Random { picks, seed, rounds } => match draw(picks, *seed) {
                 Some(key) => out.extend_from_slice(key),
@@ -311,13 +327,18 @@ fn draw(picks: &[(Option<Vec<u8>>, u64)], seed: u64) -> Option<&[u8]> {
 }
 
 /// A datastore's page with the cursor of the ring, without the keys that are not shown.
-fn scanned(view: &View, peer: PeerIdx, (node, after): (u32, Option<u32>), page: &[u8]) -> Next {
+fn scanned(
+    from: (&View, Tellers),
+    peer: PeerIdx,
+    (node, after): (u32, Option<u32>),
+    page: &[u8],
+) -> Next {
     let mut parts = elements(page);
     let cursor =
         parts.next().and_then(text).and_then(|t| std::str::from_utf8(t).ok()?.parse().ok());
     let (Some(store), Some(keys)) = (cursor, parts.next()) else {
         let kind = FailureKind::StoreRefused;
-        let failure = Failure::new(kind, Cause::BadReply).at(view.topology.peer(peer).id);
+        let failure = Failure::new(kind, Cause::BadReply).at(from.0.topology.peer(peer).id);
         return Next::Fail(failure);
     };
     let next = match (store, after) {
@@ -332,20 +353,20 @@ fn scanned(view: &View, peer: PeerIdx, (node, after): (u32, Option<u32>), page: 
     };
     encode::array(&mut out, 2);
     encode::bulk(&mut out, itoa::Buffer::new().format(next).as_bytes());
-    let shown = || elements(keys).filter(|key| shown(view, peer, key));
+    let shown = || elements(keys).filter(|key| shown(from, peer, key));
     encode::array(&mut out, shown().count());
     shown().for_each(|key| out.extend_from_slice(key));
     Next::Reply(out)
 }
 
-/// True for a key, in its framing, that `peer` owns and that is not reserved.
-fn shown(view: &View, peer: PeerIdx, key: &[u8]) -> bool {
+/// True for a key, in its framing, that `peer` tells of and that is not reserved.
+fn shown((view, tellers): (&View, Tellers), peer: PeerIdx, key: &[u8]) -> bool {
     let Some(key) = text(key) else { return false };
     if RESERVED.iter().any(|prefix| key.starts_with(prefix)) {
         return false;
     }
     let owners = view.topology.owners(&view.hasher.token(key));
-    owners.owner(view.topology.own_rack()) == Some(peer)
+    tellers.teller(&view.topology, owners) == Some(peer)
 }
 
 #[cfg(test)]

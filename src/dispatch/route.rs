@@ -187,7 +187,7 @@ impl Dispatcher {
     }
 
     fn may_route(&self, view: &View, ask: &Ask<'_>, key: &[u8], spec: &CommandSpec) -> bool {
-        let one_key = spec.keys == KeySpec::First && spec.unnamed_keys.is_none();
+        let one_key = spec.keys == KeySpec::First && !spec.patterns;
         is_on(view)
             && view.settings.protocol == Protocol::Redis
             && !ask.local_only

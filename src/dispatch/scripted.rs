@@ -77,7 +77,15 @@ impl Scripted {
         settings: Settings,
         embedded: Option<Arc<dyn Embedded>>,
     ) -> Scripted {
-        let mut node = Dispatcher::new(1, view(peers, settings), embedded);
+        Scripted::begin(Dispatcher::new(1, view(peers, settings), embedded))
+    }
+
+    /// A node that begins with this snapshot.
+    pub(super) fn with_view(view: Arc<View>) -> Scripted {
+        Scripted::begin(Dispatcher::new(1, view, None))
+    }
+
+    fn begin(mut node: Dispatcher) -> Scripted {
         let client = node.add_client(ClientKind::Client);
         let now = Now { mono_us: 1_000_000, wall_us: 1_700_000_000_000_000 };
         let mut scripted = Scripted { node, now, client, far: BTreeMap::new() };

@@ -153,6 +153,12 @@ impl KeyHasher {
             None => map_hash(self.hash, key),
         }
     }
+
+    /// The one token of all keys that begin with `prefix`, when there is one: a whole tag stands in
+    /// it.
+    pub fn token_of_prefix(&self, prefix: &[u8]) -> Option<DynToken> {
+        Some(map_hash(self.hash, self.tag?.inside(prefix)?))
+    }
 }
 
 /// A text that names no hash.

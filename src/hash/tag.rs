@@ -30,14 +30,15 @@ impl HashTag {
     /// assert_eq!(tag.tagged(b"a{}b{c}"), b"a{}b{c}");
     /// ```
     pub fn tagged<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        let inside = memchr::memchr(self.open, key).and_then(|open| {
-            let rest = &key[open + 1..];
-            memchr::memchr(self.close, rest).map(|close| &rest[..close])
-        });
-        match inside {
-            Some(part) if !part.is_empty() => part,
-            _ => key,
-        }
+        self.inside(key).unwrap_or(key)
+    }
+
+    /// What stands between the first `open` and the first `close` after it, unless that is nothing.
+    pub(super) fn inside<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        let open = memchr::memchr(self.open, key)?;
+        let rest = &key[open + 1..];
+        let part = &rest[..memchr::memchr(self.close, rest)?];
+        Some(part).filter(|part| !part.is_empty())
     }
 }
 

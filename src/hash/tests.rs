@@ -106,6 +106,11 @@ fn a_key_hasher_hashes_the_tagged_part() {
     assert_eq!(tagged.token(b"a{foo}b"), plain.token(b"foo"));
     assert_eq!(tagged.token(b"a{}b"), plain.token(b"a{}b"));
     assert_ne!(tagged.token(b"a{foo}b"), plain.token(b"a{foo}b"));
+    assert_eq!(tagged.token_of_prefix(b"a{foo}"), Some(plain.token(b"foo")));
+    for prefix in ["a", "a{foo", "a{}", "a{}{foo}", "}{"] {
+        assert_eq!(tagged.token_of_prefix(prefix.as_bytes()), None, "{prefix}");
+    }
+    assert_eq!(plain.token_of_prefix(b"{foo}"), None);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Joining, leaving, dying and coming back, seen from the client ports.
 
+use std::collections::BTreeSet;
+
 use crate::admin::get;
 use crate::client::{Client, Reply, bulk, ok};
 use crate::ring::{Layout, Node, Ring, Store, redis_bin, wait_until};
@@ -186,4 +188,66 @@ fn client_keys(node: &Node) -> i64 {
         Reply::Int(keys) => keys,
         other => panic!("{other:?}"),
     }
+}
+
+/// All keys a scan of the ring finds, which changes after the first page.
+fn scan_while(ring: &mut Ring, change: impl FnOnce(&mut Ring)) -> BTreeSet<String> {
+    let mut client = ring.nodes[0].connect();
+    let (mut cursor, mut found) = ("0".to_owned(), BTreeSet::new());
+    let mut page = |cursor: &mut String| {
+        let mut reply = Reply::Nil;
+        // While a death is not noticed yet, its node cannot be asked.
+        wait_until("a page", || {
+            reply = client.call(&["SCAN", cursor.as_str(), "COUNT", "10"]);
+            !reply.is_error()
+        });
+        let Reply::Array(parts) = reply else { panic!("{reply:?}") };
+        let Reply::Array(keys) = &parts[1] else { panic!("{parts:?}") };
+        found.extend(keys.iter().map(Reply::text));
+        *cursor = parts[0].text();
+        cursor == "0"
+    };
+    assert!(!page(&mut cursor), "there is more than a page");
+    change(ring);
+    while !page(&mut cursor) {}
+    found
+}
+
+#[test]
+fn a_scan_is_complete_while_nodes_join_and_die_and_come_back() {
+    const KEYS: usize = 400;
+    let (dcs, store) = (vec![vec![2, 1]], Store::Embedded);
+    let mut ring = Ring::start(Layout { dcs, store, extra: String::new() });
+    ring.nodes.iter().for_each(wait_filled);
+    let mut client = ring.nodes[0].connect();
+    for i in 0..KEYS {
+        assert_eq!(client.call(&["SET", &format!("k{i}"), "v"]), ok());
+    }
+    let all: BTreeSet<String> = (0..KEYS).map(|i| format!("k{i}")).collect();
+    let usable = |ring: &Ring, count: &str| {
+        wait_until("it is noticed", || {
+            ring.nodes[0].info("peers_usable").as_deref() == Some(count)
+        });
+    };
+    for token in [1 << 30, 3 << 30] {
+        let found = scan_while(&mut ring, |ring| {
+            let before = ring.nodes.len();
+            ring.add("dc1", "r1", token);
+            usable(ring, &(before + 1).to_string());
+        });
+        assert_eq!(found, all);
+    }
+    let found = scan_while(&mut ring, |ring| {
+        ring.nodes[1].kill();
+        usable(ring, "4");
+    });
+    assert_eq!(found, all);
+    assert_eq!(client.call(&["DBSIZE"]), Reply::Int(KEYS as i64), "counted in the other rack");
+    let found = scan_while(&mut ring, |ring| {
+        ring.nodes[1].start();
+        usable(ring, "5");
+    });
+    assert_eq!(found, all);
+    let Reply::Array(keys) = client.call(&["KEYS", "*"]) else { panic!("no list") };
+    assert_eq!(keys.iter().map(Reply::text).collect::<BTreeSet<_>>(), all);
 }

@@ -1,7 +1,10 @@
 //! Transactions.
 
-use super::super::scripted::{Scripted, ring};
+use std::sync::Arc;
+
+use super::super::scripted::{Scripted, ring, view};
 use crate::dispatch::view::Settings;
+use crate::hash::HashTag;
 
 fn one_node() -> Scripted {
     Scripted::new(ring(&[("n1", "dc1/r1", 1)]), Settings::default())
@@ -104,6 +107,39 @@ fn keys_of_two_owners_are_refused_at_the_first_stray_one() {
     assert!(s.replies().contains("cannot span multiple nodes"));
     s.send("EXEC");
     assert!(s.replies().starts_with("-EXECABORT "));
+}
+
+#[test]
+fn patterns_of_sort_must_have_the_tag_of_the_key() {
+    let mut s = two_owners();
+    let (mine, theirs) = a_key_of_each(&s);
+    let peers = ring(&[("n1", "dc1/r1", 2147483647), ("n2", "dc1/r1", 4294967294)]);
+    let mut view = view(peers, Settings::default());
+    let hasher = &mut Arc::get_mut(&mut view).unwrap().hasher;
+    hasher.tag = Some(HashTag::new(b'{', b'}'));
+    s.node.set_view(view);
+    let mut sorts = |pattern: String, right: bool| {
+        let line = format!("SORT {{{mine}}}l BY {pattern} GET # GET nothing");
+        s.send(&line);
+        if right {
+            assert_eq!(s.sent("store"), [line.as_str()]);
+            s.answer("store", "*0\r\n");
+            assert_eq!(s.replies(), "*0\r\n");
+        } else {
+            assert!(s.replies().contains("cannot span multiple nodes"), "{line}");
+        }
+        queue(&mut s, &[]);
+        s.send(&line);
+        assert_eq!(s.replies() == "+QUEUED\r\n", right, "{line}");
+        s.send("DISCARD");
+        s.replies();
+    };
+    sorts(format!("w{{{mine}}}_*->f"), true);
+    sorts("nosort".into(), true);
+    sorts(format!("{{{theirs}}}_*"), false);
+    sorts("w_*".into(), false);
+    // An element may have a tag of its own.
+    sorts(format!("*{{{mine}}}"), false);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Commands over the keys of a whole ring.
 
-use super::super::scripted::{Scripted, ring};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::scripted::{Scripted, ring, view};
 use super::*;
 use crate::dispatch::view::Settings;
+use crate::ring::PeerState;
 
 /// Two owners in the own rack, and one of another rack that nobody asks.
 fn two_owners(settings: Settings) -> Scripted {
@@ -135,10 +138,16 @@ fn a_scan_visits_one_node_after_the_other() {
 }
 
 #[test]
-fn a_cursor_behind_every_node_ends_the_scan_and_a_foreign_one_is_an_error() {
+fn a_cursor_of_another_ring_begins_anew_and_one_of_none_is_an_error() {
     let mut s = two_owners(Settings::default());
-    s.send(&format!("SCAN {}", i64::MAX));
-    assert_eq!(s.replies(), "*2\r\n$1\r\n0\r\n*0\r\n");
+    s.send(&format!("SCAN {} COUNT 3", i64::MAX));
+    let (name, request) = match s.sent("n2").first() {
+        Some(request) => ("n2", request.trim_start_matches("3 ").to_owned()),
+        None => ("store", s.sent("store")[0].clone()),
+    };
+    assert_eq!(request, "SCAN 0 COUNT 3");
+    s.answer(name, "*2\r\n$1\r\n0\r\n*0\r\n");
+    assert!(!s.replies().starts_with("*2\r\n$1\r\n0\r\n"), "the other node follows");
     s.send("SCAN x");
     assert_eq!(s.replies(), "-ERR invalid cursor\r\n");
 }
@@ -187,4 +196,110 @@ fn nodes_of_the_reference_are_asked_in_their_own_words() {
     assert_eq!(s.sent("c1"), ["3 KEYS *"]);
     s.send("DBSIZE");
     assert_eq!(s.sent("c1"), ["3 EVAL return redis.pcall(unpack(ARGV)) 1 torc: DBSIZE"]);
+}
+
+/// Stores as a scan sees them: each node has the keys it owns, and those it owned once.
+struct Stores(BTreeMap<String, BTreeSet<String>>);
+
+impl Stores {
+    /// Gives every key to its owners; who joins still lacks its own.
+    fn settle(&mut self, view: &View, keys: &[String]) {
+        for key in keys {
+            let owners = view.topology.owners(&view.hasher.token(key.as_bytes()));
+            for peer in owners.iter().flatten().map(|peer| view.topology.peer(peer)) {
+                if !peer.is_joining() {
+                    let name = if peer.is_local { "store" } else { peer.name };
+                    self.0.entry(name.into()).or_default().insert(key.clone());
+                }
+            }
+        }
+    }
+
+    /// One call of a scan; gives the next cursor and the keys of the page.
+    fn page(&self, s: &mut Scripted, cursor: &str) -> (String, Vec<String>) {
+        s.send(&format!("SCAN {cursor}"));
+        let asked = ["store", "n2", "n3", "m1", "m2"].into_iter().find_map(|name| {
+            let sent = if s.has(name) { s.sent(name) } else { Vec::new() };
+            Some((name, sent.first()?.rsplit(' ').next()?.parse::<usize>().ok()?))
+        });
+        let (name, own) = asked.expect("somebody is asked");
+        let none = BTreeSet::new();
+        let keys: Vec<&String> = self.0.get(name).unwrap_or(&none).iter().collect();
+        let page: Vec<&String> = keys.iter().skip(own).take(5).copied().collect();
+        let next = if own + 5 < keys.len() { (own + 5).to_string() } else { "0".into() };
+        s.answer(name, &format!("*2\r\n${}\r\n{next}\r\n{}", next.len(), array(&page)));
+        let reply = s.replies();
+        let mut parts = elements(reply.as_bytes());
+        let word = |part: &[u8]| String::from_utf8(text(part).unwrap().to_vec()).unwrap();
+        let next = word(parts.next().unwrap());
+        (next, elements(parts.next().unwrap()).map(word).collect())
+    }
+}
+
+/// What is known of `n3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Third {
+    Absent,
+    Joining,
+    Normal,
+    Dead,
+}
+
+/// Two racks; `n3` is a third node of the first one.
+fn rack_of_three(third: Third) -> Arc<View> {
+    let mut peers = ring(&[
+        ("n1", "dc1/r1", 1431655765),
+        ("n2", "dc1/r1", 2863311530),
+        ("n3", "dc1/r1", 4294967294),
+        ("m1", "dc1/r2", 2147483647),
+        ("m2", "dc1/r2", 4294967294),
+    ]);
+    match third {
+        Third::Absent => drop(peers.remove(2)),
+        Third::Joining => peers[2].state = PeerState::Joining,
+        Third::Normal => {}
+        Third::Dead => peers[2].reachable = false,
+    }
+    view(peers, Settings::default())
+}
+
+#[test]
+fn a_scan_is_complete_while_nodes_come_and_go() {
+    use Third::{Absent, Dead, Joining, Normal};
+    let keys: Vec<String> = (0..60).map(|i| format!("key{i}")).collect();
+    let histories: [&[Third]; 5] = [
+        &[Absent, Normal],
+        &[Normal, Absent],
+        &[Absent, Joining, Normal],
+        &[Joining],
+        &[Normal, Dead, Normal],
+    ];
+    // The ring changes after each number of pages, from none to more than there are.
+    for (history, pages) in histories.iter().flat_map(|h| (0..16).map(move |pages| (*h, pages))) {
+        let first = rack_of_three(history[0]);
+        let mut s = Scripted::with_view(Arc::clone(&first));
+        let mut stores = Stores(BTreeMap::new());
+        stores.settle(&first, &keys);
+        let (mut cursor, mut found) = ("0".to_owned(), BTreeSet::new());
+        let mut later = history[1..].iter();
+        for page in 0.. {
+            assert!(page < 200, "it ends");
+            if page >= pages
+                && let Some(state) = later.next()
+            {
+                let next = rack_of_three(*state);
+                s.node.set_view(Arc::clone(&next));
+                s.connect();
+                stores.settle(&next, &keys);
+            }
+            let (next, page) = stores.page(&mut s, &cursor);
+            found.extend(page);
+            cursor = next;
+            if cursor == "0" {
+                break;
+            }
+        }
+        let missed = keys.iter().filter(|key| !found.contains(*key)).count();
+        assert_eq!(missed, 0, "{history:?}, change after {pages} pages");
+    }
 }

@@ -39,9 +39,8 @@ pub struct CommandSpec {
     pub c_else: TowardC,
     /// How the reply looks in RESP3.
     pub shape: ShapeRule,
-    /// True when it reads keys that are not among its arguments (SORT BY a pattern): right only
-    /// where one node owns everything.
-    pub unnamed_keys: Option<fn(&Args<'_>) -> bool>,
+    /// True when it reads keys by patterns (SORT with BY or GET), beside those it names.
+    pub patterns: bool,
     /// True for a name that is only followed by subcommands.
     pub container: bool,
 }
@@ -69,7 +68,7 @@ const fn row(name: &'static str, arity: i8, class: Class, keys: KeySpec) -> Comm
         c_args: None,
         c_else,
         shape: ShapeRule::Is(Shape::Same),
-        unnamed_keys: None,
+        patterns: false,
         container: false,
     }
 }
@@ -148,8 +147,9 @@ impl CommandSpec {
         CommandSpec { reference_class: Some(class), ..self }
     }
 
-    pub(super) const fn unnamed(self, by: fn(&Args<'_>) -> bool) -> CommandSpec {
-        CommandSpec { unnamed_keys: Some(by), ..self }
+    /// It reads keys by patterns.
+    pub(super) const fn patterns(self) -> CommandSpec {
+        CommandSpec { patterns: true, ..self }
     }
 }
 
@@ -218,9 +218,13 @@ impl CommandSpec {
         self.keys.first_key(args)
     }
 
-    /// True when it reads keys that are not among its arguments.
-    #[inline]
-    pub fn reads_unnamed_keys(&self, args: &Args<'_>) -> bool {
-        self.unnamed_keys.is_some_and(|by| by(args))
+    /// The patterns by which it reads keys: those of BY and GET with a `*`, which stands for an
+    /// element of what is sorted.
+    pub fn patterns_of<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let options = args.tail(if self.patterns { 2 } else { args.len() });
+        options.iter().zip(options.tail(1).iter()).filter_map(|(word, pattern)| {
+            let names = word.eq_ignore_ascii_case(b"by") || word.eq_ignore_ascii_case(b"get");
+            (names && pattern.contains(&b'*')).then_some(pattern)
+        })
     }
 }

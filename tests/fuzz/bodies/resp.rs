@@ -61,7 +61,7 @@ fn command(frame: &[u8], spans: &[Span], reply: &[u8]) {
     };
     assert!(spec.keys_of(&args).all(|key| key > 0 && key < args.len()));
     let _ = (spec.class_of(&args), spec.routing_of(&args), spec.shape_of(&args));
-    let _ = (spec.toward_c_of(&args), spec.reads_unnamed_keys(&args));
+    let _ = (spec.toward_c_of(&args), spec.patterns_of(&args).count());
     introspect::answer(spec, &args, &modules, &mut out);
     rewrite::absolute(spec, &args, 1_700_000_000_000, &mut out);
     rewrite::outcome(spec, &args, reply, 1_700_000_000_000, &mut out);

@@ -62,14 +62,6 @@ fn waits_if_told(args: &Args<'_>) -> Routing {
     Keyed
 }
 
-/// SORT with a pattern in BY or GET reads keys by other names.
-fn sorts_by_pattern(args: &Args<'_>) -> bool {
-    args.tail(2).iter().zip(args.tail(3).iter()).any(|(word, pattern)| {
-        let by = word.eq_ignore_ascii_case(b"by");
-        (by || word.eq_ignore_ascii_case(b"get")) && pattern.contains(&b'*')
-    })
-}
-
 pub(super) const GENERIC: &[CommandSpec] = &[
     write("copy", -3, BOTH),
     write("del", -2, ALL).merge(SumInts).c(1, ANY),
@@ -99,9 +91,9 @@ pub(super) const GENERIC: &[CommandSpec] = &[
     write("sort", -2, FirstAndStore { from: 2 })
         .class_by(sort_class)
         .reference(Read)
-        .unnamed(sorts_by_pattern)
+        .patterns()
         .c(1, ANY),
-    read("sort_ro", -2, First).unnamed(sorts_by_pattern),
+    read("sort_ro", -2, First).patterns(),
     read("touch", -2, ALL).merge(SumInts),
     read("ttl", 2, First).cmp(Any).reference(Write).c(1, 1),
     read("type", 2, First).c(1, 1),

@@ -166,11 +166,16 @@ fn options_decide_the_shape() {
 
 #[test]
 fn sorting_by_a_pattern_reads_other_keys() {
-    let unnamed = |line| with_args(line, |args| spec_of(line).reads_unnamed_keys(args));
-    assert!(unnamed("SORT a BY w_*"));
-    assert!(unnamed("SORT_RO a GET # GET d_*->x"));
-    assert!(!unnamed("SORT a BY nosort GET #"));
-    assert!(!unnamed("GET a"));
+    let patterns = |line| {
+        with_args(line, |args| {
+            let found = spec_of(line).patterns_of(args);
+            found.map(|p| String::from_utf8_lossy(p).into_owned()).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(patterns("SORT a BY w_*"), ["w_*"]);
+    assert_eq!(patterns("SORT_RO a GET # GET d_*->x BY *"), ["d_*->x", "*"]);
+    assert!(patterns("SORT a BY nosort GET #").is_empty());
+    assert!(patterns("GET a").is_empty() && patterns("DEL a by *").is_empty());
 }
 
 /// Subcommands are rows of their own here, with the container's name counted.
