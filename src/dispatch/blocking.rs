@@ -8,7 +8,7 @@
 
 use super::Dispatcher;
 use super::Frame;
-use super::client::{Client, ClientId};
+use super::client::ClientId;
 use super::dedicated::Purpose;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
@@ -173,18 +173,32 @@ impl Dispatcher {
         }
     }
 
-    /// The client leaves while it waits: whoever serves it forgets it.
+    /// A client that waits for a key is not there any more, or sends no more. True when it may be
+    /// forgotten at once. Else whoever serves it is told so, and the client ends when that was
+    /// answered: what was taken for it until then is taken at every replica.
+    pub fn on_hang_up(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id.0 as usize) else { return true };
+        let Some(Waits::Upstream(up)) = client.waits.filter(|_| !client.closing) else {
+            return true;
+        };
+        let heard = self.hang_up(up);
+        self.clients[id.0 as usize].closing = true;
+        !heard
+    }
+
+    /// The client is gone while it waits: whoever serves it forgets it.
     pub(super) fn cancel_wait(&mut self, waits: Waits) {
         match waits {
+            Waits::Upstream(up) if self.hang_up(up) => self.leave_lease(up),
             Waits::Upstream(up) => self.close_leased(up),
             Waits::Store(place) => self.leave_line(place),
             Waits::Exec(up) => self.leave_lease(up),
         }
     }
 
-    /// True while a client waits for a key: nothing is owed to it but that.
-    pub fn waits_for_key(&self, id: ClientId) -> bool {
-        self.clients.get(id.0 as usize).is_some_and(Client::waits_for_key)
+    /// True while a client waits for a key and may leave: nothing is owed to it but that.
+    pub fn may_hang_up(&self, id: ClientId) -> bool {
+        self.clients.get(id.0 as usize).is_some_and(|c| c.waits_for_key() && !c.closing)
     }
 
     /// Clients that wait for a key.

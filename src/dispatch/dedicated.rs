@@ -4,13 +4,16 @@
 //!
 //! ```text
 //! connecting --open--> leased --answered, watches no more--> idle --the next client--> leased
-//!      any --lost, the client left, the deadline passed--> closed
+//!      leased --the client left--> hung up --answered--> closed
+//!      any --lost, the deadline passed--> closed
 //! ```
 //!
 //! One is opened on demand, at the own datastore or at another torc node, and a few that nobody
-//! uses are kept. Closing one is how a wait is cancelled: the datastore, and the node in between,
-//! forget a client that is gone.
+//! uses are kept. Hanging up is how a wait is cancelled: nothing more is sent, so the datastore,
+//! and the node in between, forget a client that is gone. It may have been served at that very
+//! moment: then its answer comes all the same, and the other replicas are told of it.
 
+use super::client::ClientId;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::Standing;
@@ -45,6 +48,8 @@ pub(super) enum Purpose {
     Watch,
     /// Until its transaction is answered, even if its client leaves.
     Exec,
+    /// Until the other end has heard that nobody waits any more, or has answered.
+    Leave,
 }
 
 /// Who has a dedicated connection.
@@ -55,6 +60,15 @@ pub(super) struct Lease {
     purpose: Purpose,
     /// What is sent once it is connected.
     pending: Option<(Vec<u8>, Option<Stamp>, Ticket)>,
+    /// What its client is told when it ends without an answer, if that is no failure.
+    ends_with: Option<&'static [u8]>,
+}
+
+impl Lease {
+    /// What its client is told when it ends without an answer.
+    pub(super) fn ending(&self, failure: Failure) -> Said<'static> {
+        self.ends_with.map_or(Said::Failed(failure), Said::Reply)
+    }
 }
 
 impl Dispatcher {
@@ -71,7 +85,7 @@ impl Dispatcher {
             true => Target::Store,
             false => Target::Peer(info.id),
         };
-        let lease = Lease { client: Some(client), purpose, pending: None };
+        let lease = Lease { client: Some(client), purpose, pending: None, ends_with: None };
         let idle = self.idle_ups.iter().position(|up| self.ups[up.0 as usize].target == target);
         if let Some(at) = idle {
             let up = self.idle_ups.swap_remove(at);
@@ -80,11 +94,13 @@ impl Dispatcher {
         }
         let limit = match (purpose, target) {
             (Purpose::Watch | Purpose::Exec, _) => WATCHES_MAX,
-            (Purpose::Wait | Purpose::Idle, Target::Store) => STORE_WAITS_MAX,
-            (Purpose::Wait | Purpose::Idle, Target::Peer(_)) => PEER_WAITS_MAX,
+            (Purpose::Wait | Purpose::Leave | Purpose::Idle, Target::Store) => STORE_WAITS_MAX,
+            (Purpose::Wait | Purpose::Leave | Purpose::Idle, Target::Peer(_)) => PEER_WAITS_MAX,
         };
         let same = |up: &Upstream| {
-            up.target == target && up.lease.as_ref().is_some_and(|l| l.purpose == purpose)
+            let held = up.lease.as_ref().map(|lease| lease.purpose);
+            let held = held.map(|held| if held == Purpose::Leave { Purpose::Wait } else { held });
+            up.target == target && held == Some(purpose)
         };
         if self.ups.iter().filter(|(_, up)| same(up)).count() >= limit {
             let failure = Failure::new(FailureKind::Limit, Cause::TooManyWaiting);
@@ -161,6 +177,12 @@ impl Dispatcher {
                 self.clients[client as usize].waits = None;
                 self.make_idle(id);
             }
+            (Purpose::Leave, client) => {
+                if let Some(client) = client {
+                    self.clients[client as usize].waits = None;
+                }
+                self.close_leased(id);
+            }
             (Purpose::Wait | Purpose::Watch | Purpose::Exec, None) => self.make_idle(id),
         }
         if let Some(client) = client {
@@ -172,6 +194,30 @@ impl Dispatcher {
     pub(super) fn set_purpose(&mut self, id: UpId, purpose: Purpose) {
         if let Some(lease) = &mut self.ups[id.0 as usize].lease {
             lease.purpose = purpose;
+        }
+    }
+
+    /// Nobody waits on a connection any more: the other end is told. False when it has not seen the
+    /// whole request, so that nothing can have come of it.
+    pub(super) fn hang_up(&mut self, id: UpId) -> bool {
+        let Some(up) = self.ups.get_mut(id.0 as usize) else { return false };
+        let Some(lease) = up.lease.as_mut().filter(|_| up.up && up.out.is_empty()) else {
+            return false;
+        };
+        if lease.purpose != Purpose::Leave {
+            lease.purpose = Purpose::Leave;
+            self.events.push_back(Event::HangUp { up: id });
+        }
+        true
+    }
+
+    /// Ends what a client waits for, with these words unless it is served before they are heard.
+    pub(super) fn end_leased(&mut self, id: UpId, said: &'static [u8], now: Now) {
+        if let Some(lease) = self.ups.get_mut(id.0 as usize).and_then(|up| up.lease.as_mut()) {
+            lease.ends_with = Some(said);
+        }
+        if !self.hang_up(id) {
+            self.on_upstream_state(id, false, Cause::Closed, now);
         }
     }
 
@@ -221,10 +267,16 @@ impl Dispatcher {
             Target::Store => Failure::new(FailureKind::StoreNotConnected, cause),
             Target::Peer(peer) => Failure::new(FailureKind::PeerNotConnected, cause).at(peer),
         };
+        let gone = purpose == Purpose::Leave && lease.ends_with.is_none();
         if let Some((.., ticket)) = lease.pending.take() {
-            self.answer(ticket, Said::Failed(failure), now);
+            let said = lease.ending(failure);
+            self.answer(ticket, said, now);
         }
         if let Some(client) = client {
+            // Who left and was not served is told nothing: that nothing came of it is no failure.
+            if gone {
+                self.events.push_back(Event::Kill { client: ClientId(client) });
+            }
             self.end_lease(client, purpose);
         }
         self.close_leased(id);
@@ -233,7 +285,9 @@ impl Dispatcher {
     fn end_lease(&mut self, client: u32, purpose: Purpose) {
         match purpose {
             Purpose::Idle => {}
-            Purpose::Wait | Purpose::Exec => self.clients[client as usize].waits = None,
+            Purpose::Wait | Purpose::Exec | Purpose::Leave => {
+                self.clients[client as usize].waits = None;
+            }
             Purpose::Watch => self.lose_watch(client),
         }
         self.let_go(Owner::Client(client));

@@ -37,10 +37,32 @@ pub trait Embedded: Send + Sync {
         self.version_of(key, wall_ms) != 0
     }
 
+    /// What it tells of itself, if anything.
+    fn report(&self) -> Option<StoreReport> {
+        None
+    }
+
     /// The line of those who wait for keys; none where no command waits.
     fn line(&self) -> Option<&dyn KeyLine> {
         None
     }
+}
+
+/// What an embedded datastore tells of itself at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreReport {
+    /// Memory of keys and values in bytes.
+    pub bytes: u64,
+    /// The most there may be; 0 is no bound.
+    pub bytes_max: u64,
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Keys that went because their time was over.
+    pub expired: u64,
+    /// Keys that went because of a bound.
+    pub evicted: u64,
 }
 
 /// A key under WATCH.

@@ -1,15 +1,20 @@
 //! The text of INFO: true figures of this node, in the sections clients look for.
 
 use super::counters::Counters;
+use super::embedded::StoreReport;
 use super::local::REDIS_VERSION;
 use super::view::{Now, View};
 use crate::proto::args::Args;
 
-/// The sections `args` asks for; all of them without any.
+/// What goes first when the embedded store is full, in Redis's words.
+pub(super) const EVICTION_POLICY: &str = "allkeys-lru";
+
+/// The sections `args` asks for; all of them without any. `store` is an embedded one.
 pub(super) fn text(
     view: &View,
     usable: usize,
     counters: &Counters,
+    store: Option<StoreReport>,
     args: &Args<'_>,
     now: Now,
 ) -> String {
@@ -36,13 +41,15 @@ pub(super) fn text(
             "Clients",
             format!("connected_clients:{}\r\nblocked_clients:{waiting}\r\n", counters.clients),
         ),
+        ("Memory", store.map_or(String::new(), memory)),
         ("Persistence", "loading:0\r\n".to_owned()),
         (
             "Stats",
             format!(
                 "total_commands_processed:{requests}\r\nrequests_in_flight:{in_flight}\r\n\
-                 timeouts:{}\r\n",
-                counters.timeouts
+                 timeouts:{}\r\n{}",
+                counters.timeouts,
+                store.map_or(String::new(), keys),
             ),
         ),
         ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
@@ -71,6 +78,21 @@ pub(super) fn text(
         args.len() == 1
             || args.tail(1).iter().any(|w| everything(w) || w.eq_ignore_ascii_case(name.as_bytes()))
     };
-    let shown = sections.iter().filter(|(name, _)| wanted(name));
+    let shown = sections.iter().filter(|(name, body)| wanted(name) && !body.is_empty());
     shown.map(|(name, body)| format!("# {name}\r\n{body}")).collect::<Vec<_>>().join("\r\n")
+}
+
+fn memory(store: StoreReport) -> String {
+    let StoreReport { bytes, bytes_max, .. } = store;
+    format!(
+        "used_memory:{bytes}\r\nmaxmemory:{bytes_max}\r\nmaxmemory_policy:{EVICTION_POLICY}\r\n"
+    )
+}
+
+fn keys(store: StoreReport) -> String {
+    let StoreReport { hits, misses, expired, evicted, .. } = store;
+    format!(
+        "expired_keys:{expired}\r\nevicted_keys:{evicted}\r\nkeyspace_hits:{hits}\r\n\
+         keyspace_misses:{misses}\r\n"
+    )
 }

@@ -229,7 +229,9 @@ impl Dispatcher {
                 Some(frame) => self.plan_again(id, ticket, frame, cause, now),
                 None => {
                     let failure = Failure::sent(target, cause);
-                    self.answer(ticket, Said::Failed(failure), now);
+                    let lease = self.ups.get(id.0 as usize).and_then(|up| up.lease.as_ref());
+                    let said = lease.map_or(Said::Failed(failure), |lease| lease.ending(failure));
+                    self.answer(ticket, said, now);
                 }
             }
         }

@@ -36,7 +36,10 @@ impl Dispatcher {
         if spec.name == "torc.replicas" {
             return self.serve_replicas(view, id, args.tail(1), now);
         }
-        if matches!(spec.name, "info" | "client|list") {
+        if matches!(
+            spec.name,
+            "info" | "client|info" | "client|kill" | "client|list" | "client|unblock"
+        ) {
             return self.serve_roll(view, id, spec, args, now);
         }
         let mut reply = self.spare();

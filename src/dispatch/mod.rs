@@ -54,6 +54,7 @@ mod memcache_ring;
 mod multi;
 mod output;
 mod peer_requests;
+mod orders;
 mod primary;
 mod replan;
 mod replicas;
@@ -87,7 +88,8 @@ use slab::Slab;
 
 pub use client::{ClientId, ClientKind};
 pub use counters::{Counters, LATENCY_BUCKETS, Latency};
-pub use embedded::{Awaited, Embedded, KeyLine, Watched};
+pub use embedded::{Awaited, Embedded, KeyLine, StoreReport, Watched};
+pub use orders::{Ends, Order, Victims};
 pub use roll::{Roll, RollCall};
 pub use secure::{LinkRefused, LinkRng, Security};
 pub use upstream::{Target, UpId, UpstreamError};
@@ -134,6 +136,12 @@ pub enum Event {
     },
     /// Close it and do not reopen.
     Disconnect {
+    /// Send no more on it: the other end takes that for a client that leaves. What it still says is
+    /// heard, and its end reported.
+    HangUp {
+        /// Its number.
+        up: UpId,
+    },
         /// Its number.
         up: UpId,
     },
@@ -155,6 +163,11 @@ pub enum Event {
     },
     /// All workers are asked; [`Dispatcher::on_roll`] brings what they say.
     RollCall(RollCall),
+    /// End a client's connection.
+    Kill {
+        /// The client.
+        client: ClientId,
+    },
     /// A peer answered as only torc does (decision E1).
     TorcPeer {
         /// The peer.

@@ -2,11 +2,16 @@
 
 use super::Dispatcher;
 use super::client::{Client, ClientId};
+use super::orders::Ends;
 use crate::proto::args::Args;
 use crate::proto::resp::encode;
 
 /// What CLIENT LIST and CLIENT KILL call connections of clients and of others.
 const TYPES: [&str; 5] = ["normal", "master", "replica", "slave", "pubsub"];
+
+/// What is said of a name that would break the lines of CLIENT LIST.
+pub(super) const BAD_NAME: &[u8] =
+    b"ERR Client names cannot contain spaces, newlines or special characters.";
 
 /// Which connections CLIENT LIST is to tell of.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,12 +55,12 @@ impl Listed {
     }
 }
 
-fn type_of(word: &[u8]) -> Result<&'static str, String> {
+pub(super) fn type_of(word: &[u8]) -> Result<&'static str, String> {
     let found = TYPES.into_iter().find(|name| word.eq_ignore_ascii_case(name.as_bytes()));
     found.ok_or_else(|| format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)))
 }
 
-fn number(word: &[u8]) -> Option<u64> {
+pub(super) fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
@@ -79,12 +84,8 @@ impl Dispatcher {
                 client.session().name = args[2].to_vec();
                 encode::simple(out, b"OK");
             }
-            "setname" => encode::error(
-                out,
-                b"ERR Client names cannot contain spaces, newlines or special characters.",
-            ),
+            "setname" => encode::error(out, BAD_NAME),
             "setinfo" => set_info(client, args, out),
-            "info" => encode::bulk(out, line_of(client, "").as_bytes()),
             "no-evict" | "no-touch" => match on_or_off(&args[2]) {
                 Some(_) => encode::simple(out, b"OK"),
                 None => encode::error(out, b"ERR syntax error"),
@@ -106,29 +107,25 @@ impl Dispatcher {
             },
             "getredir" => encode::int(out, -1),
             "trackinginfo" => tracking_info(out),
-            "kill" => kill(args, out),
-            "unblock" => unblock(args, out),
             _ => {
-                let text = format!(
-                    "ERR unknown subcommand '{}'. Try CLIENT HELP.",
-                    sub.to_ascii_uppercase()
-                );
+                let sub = String::from_utf8_lossy(&args[1]);
+                let text = format!("ERR unknown subcommand '{sub}'. Try CLIENT HELP.");
                 encode::error(out, text.as_bytes());
             }
         }
     }
 
     /// One line of CLIENT LIST for each client of this worker, with its id.
-    pub fn client_lines(&self, address: impl Fn(ClientId) -> String) -> Vec<(u64, String)> {
+    pub(super) fn client_lines(&self, ends: impl Fn(ClientId) -> Ends) -> Vec<(u64, String)> {
         let clients = self.clients.iter().filter(|(_, client)| client.peer.is_none());
         let line = |(key, client): (usize, &Client)| {
-            (client.number, line_of(client, &address(ClientId(key as u32))))
+            (client.number, line_of(client, &ends(ClientId(key as u32))))
         };
         clients.map(line).collect()
     }
 }
 
-fn is_printable(text: &[u8]) -> bool {
+pub(super) fn is_printable(text: &[u8]) -> bool {
     text.iter().all(|b| (b'!'..=b'~').contains(b))
 }
 
@@ -153,44 +150,7 @@ fn set_info(client: &mut Client, args: &Args<'_>, out: &mut Vec<u8>) {
     encode::simple(out, b"OK");
 }
 
-/// No connection is killed through another one: none is found, whatever is asked for.
-fn kill(args: &Args<'_>, out: &mut Vec<u8>) {
-    if args.len() == 3 {
-        return encode::error(out, b"ERR No such client");
-    }
-    let mut i = 2;
-    while i < args.len() {
-        let is = |word: &str| args[i].eq_ignore_ascii_case(word.as_bytes());
-        let Some(value) = args.get(i + 1) else { return encode::error(out, b"ERR syntax error") };
-        if is("id") && number(value).is_none_or(|id| id == 0) {
-            return encode::error(out, b"ERR client-id should be greater than 0");
-        }
-        if let Some(text) = type_of(value).err().filter(|_| is("type")) {
-            return encode::error(out, text.as_bytes());
-        }
-        let known = ["id", "type", "addr", "laddr", "user", "skipme"].iter().any(|word| is(word));
-        if !known {
-            return encode::error(out, b"ERR syntax error");
-        }
-        i += 2;
-    }
-    encode::int(out, 0);
-}
-
-/// No wait is ended through another connection: nobody is found who waits.
-fn unblock(args: &Args<'_>, out: &mut Vec<u8>) {
-    let is = |word: &&str| args[3].eq_ignore_ascii_case(word.as_bytes());
-    if args.len() > 4 || (args.len() == 4 && !["timeout", "error"].iter().any(is)) {
-        let text = b"ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
-        return encode::error(out, text);
-    }
-    match number(&args[2]) {
-        Some(_) => encode::int(out, 0),
-        None => encode::error(out, b"ERR value is not an integer or out of range"),
-    }
-}
-
-fn line_of(client: &Client, address: &str) -> String {
+fn line_of(client: &Client, ends: &Ends) -> String {
     let session = client.session.as_deref();
     let text = |bytes: Option<&Vec<u8>>| {
         bytes.map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default()
@@ -201,9 +161,11 @@ fn line_of(client: &Client, address: &str) -> String {
         () => "N",
     };
     format!(
-        "id={} addr={address} name={} flags={flags} db=0 sub=0 psub=0 multi={} resp={} lib-name={} \
-         lib-ver={}\n",
+        "id={} addr={} laddr={} name={} flags={flags} db=0 sub=0 psub=0 multi={} user=default \
+         resp={} lib-name={} lib-ver={}\n",
         client.number,
+        ends.remote,
+        ends.local,
         text(session.map(|s| &s.name)),
         client.multi.as_ref().map_or(-1, |multi| multi.len() as i64),
         if client.resp3 { 3 } else { 2 },

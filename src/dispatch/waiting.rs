@@ -23,7 +23,7 @@ use crate::proto::resp::spec::CommandSpec;
 use crate::stamp::Stamping;
 
 /// What a client gets whose time is over.
-const NOTHING: &[u8] = b"*-1\r\n";
+pub(super) const NOTHING: &[u8] = b"*-1\r\n";
 
 /// One waiting client.
 #[derive(Debug)]
@@ -187,10 +187,15 @@ impl Dispatcher {
         let places: Vec<u64> =
             self.line.iter().filter(|(_, w)| over(w)).map(|(place, _)| *place).collect();
         for place in places {
-            let Some(waiting) = self.line.remove(&place) else { continue };
-            self.forget_place(&waiting, place);
-            self.end_wait(&waiting, Said::Reply(NOTHING), Told::default(), now);
+            self.end_place(place, NOTHING, now);
         }
+    }
+
+    /// Ends a wait with these words.
+    pub(super) fn end_place(&mut self, place: u64, said: &[u8], now: Now) {
+        let Some(waiting) = self.line.remove(&place) else { return };
+        self.forget_place(&waiting, place);
+        self.end_wait(&waiting, Said::Reply(said), Told::default(), now);
     }
 
     /// A client that stands in line is gone.

@@ -74,11 +74,14 @@ impl Core {
                 ios.clients().filter(is_idle).map(|(id, _)| id).collect()
             };
             self.enter().note_idle(idle.len());
-            for id in idle {
-                let io = self.ios.borrow_mut().remove(Conn::Client(id));
-                io.and_then(|io| io.waker).into_iter().for_each(Waker::wake);
-            }
+            idle.into_iter().for_each(|id| self.cut_off(id));
         }
+    }
+
+    /// Ends a client's connection: its task finds that there is none.
+    pub(super) fn cut_off(&self, id: ClientId) {
+        let io = self.ios.borrow_mut().remove(Conn::Client(id));
+        io.and_then(|io| io.waker).into_iter().for_each(Waker::wake);
     }
 
     fn poll_serve(
@@ -119,19 +122,25 @@ impl Core {
         }
     }
 
-    /// Ready when a client that waits for a key leaves. What it sends meanwhile is kept for later,
-    /// up to a buffer full: behind that nobody hears it leave.
+    /// Hears a client leave that waits for a key; ready when it may be forgotten at once. What it
+    /// sends meanwhile is kept for later, up to a buffer full: behind that nobody hears it leave.
     fn poll_hang_up(
-        &self,
+        self: &Rc<Core>,
         id: ClientId,
         read: &mut ReadHalf,
         rx: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        while self.look().waits_for_key(id) && rx.len() < READ_BYTES {
+        while self.look().may_hang_up(id) && rx.len() < READ_BYTES {
             match self.poll_read(read, rx, 0, cx, |_, _| ()) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(0) | Err(_)) => {
+                    let forgotten = self.enter().on_hang_up(id);
+                    self.after_input();
+                    if forgotten {
+                        return Poll::Ready(());
+                    }
+                }
                 Poll::Pending => break,
             }
         }

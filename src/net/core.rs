@@ -180,6 +180,11 @@ impl Core {
                 let upstream = Upstream { task, target, open: false, hurry };
                 self.upstreams.borrow_mut().insert(up, upstream);
             }
+            Event::HangUp { up } => {
+                if let Some(io) = self.ios.borrow_mut().get_mut(Conn::Upstream(up)) {
+                    io.write.hang_up();
+                }
+            }
             Event::Disconnect { up } => {
                 let upstream = self.upstreams.borrow_mut().remove(&up);
                 self.ios.borrow_mut().remove(Conn::Upstream(up));
@@ -195,6 +200,7 @@ impl Core {
                 self.tell(Notice::Control { from, kind, body });
             }
             Event::LinkRefused { from, why } => self.report_refused(from, &why),
+            Event::Kill { client } => self.cut_off(client),
             Event::RollCall(call) => {
                 tokio::task::spawn_local(Rc::clone(self).call_roll(call));
             }

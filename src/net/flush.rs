@@ -44,8 +44,9 @@ impl Core {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => io.blocked = true,
-            // The connection's own task reads the error and cleans up.
-            Err(_) => {}
+            // The connection's own task cleans up: a client's, which may not be reading, meets the
+            // error again; an upstream's reads what came before it first.
+            Err(_) => io.blocked = matches!(conn, Conn::Client(_)),
         }
         if let Some(waker) = &io.waker {
             waker.wake_by_ref();

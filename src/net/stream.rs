@@ -1,11 +1,14 @@
 //! TCP and Unix connections behind one pair of types.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
+
+use crate::dispatch::Ends;
 
 /// A connection as the acceptor hands it to a worker: not bound to a runtime yet.
 #[derive(Debug)]
@@ -84,11 +87,26 @@ impl WriteHalf {
         }
     }
 
-    /// The other end's address, as Redis shows it.
-    pub(super) fn remote(&self) -> String {
+    /// Sends no more: the other end reads the end of the stream.
+    pub(super) fn hang_up(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        // Sockets do it at once. Where it fails the connection is lost, and its reader says so.
+        let _ = match self {
+            WriteHalf::Tcp(half) => Pin::new(half).poll_shutdown(&mut context),
+            WriteHalf::Unix(half) => Pin::new(half).poll_shutdown(&mut context),
+        };
+    }
+
+    /// The addresses of its ends.
+    pub(super) fn ends(&self) -> Ends {
         match self {
-            WriteHalf::Tcp(half) => half.peer_addr().map_or(String::new(), |a| a.to_string()),
-            WriteHalf::Unix(_) => "unix:0".to_owned(),
+            WriteHalf::Tcp(half) => {
+                let text = |address: io::Result<SocketAddr>| {
+                    address.map_or(String::new(), |address| address.to_string())
+                };
+                Ends { remote: text(half.peer_addr()), local: text(half.local_addr()) }
+            }
+            WriteHalf::Unix(_) => Ends { remote: "unix:0".into(), local: "unix:0".into() },
         }
     }
 

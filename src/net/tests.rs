@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::core::Core;
 use super::names::Names;
 use super::panics::catch;
 use super::store_health::StoreHealth;
-use super::worker::{Heard, Setup, Socket, Worker};
+use super::worker::{Heard, Setup, Socket, StoreAddress, Worker};
 use crate::dispatch::view::{NodeState, Settings, View};
 use crate::dispatch::{ClientKind, Counters, Embedded};
 use crate::proto::args::Args;
@@ -206,6 +206,31 @@ fn over_the_bound_of_all_buffers_whoever_holds_most_is_closed() {
     assert_eq!(buffers.closed(), 2);
     worker.stop();
     assert_eq!(buffers.held(), 0);
+}
+
+#[test]
+fn a_client_that_is_gone_when_its_reply_comes_is_forgotten() {
+    const REQUEST: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    let path = std::env::temp_dir().join(format!("torc-net-{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path).expect("bound");
+    let store = Some(StoreAddress::Unix(path.clone()));
+    let worker = Worker::spawn(0, Setup { embedded: None, store, ..setup() }).expect("a worker");
+    let (mut store, _) = listener.accept().expect("it connects");
+    std::fs::remove_file(&path).expect("removed");
+    while counters(&worker).upstreams_up == 0 {
+        std::thread::yield_now();
+    }
+    let mut client = connect(&worker);
+    ask(&mut client, "k");
+    let mut request = [0; REQUEST.len()];
+    store.read_exact(&mut request).expect("a request");
+    assert_eq!(request, REQUEST);
+    drop(client);
+    store.write_all(b"+fine\r\n").expect("it reads");
+    while worker.clients() > 0 {
+        std::thread::yield_now();
+    }
+    worker.stop();
 }
 
 #[test]

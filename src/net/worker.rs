@@ -21,7 +21,7 @@ use super::store_health::StoreHealth;
 pub use super::stream::Socket;
 use crate::dispatch::scripts::Scripts;
 use crate::dispatch::view::View;
-use crate::dispatch::{ClientKind, Conn, Counters, Embedded, Roll, RollCall};
+use crate::dispatch::{ClientKind, Conn, Counters, Embedded, Ends, Order, Roll, RollCall};
 use crate::gossip::Link;
 use crate::ring::PeerId;
 use crate::stamp::StampClock;
@@ -144,11 +144,11 @@ impl Siblings {
     }
 
     /// What all of them say.
-    async fn roll(&self, lists: bool) -> Roll {
+    async fn roll(&self, order: &Order) -> Roll {
         let mut sum = Roll::default();
         for worker in self.0.get().into_iter().flatten() {
             let (reply, answer) = oneshot::channel();
-            if worker.send(Command::Roll { lists, reply }).is_ok()
+            if worker.send(Command::Roll { order: order.clone(), reply }).is_ok()
                 && let Ok(roll) = answer.await
             {
                 sum.add(roll);
@@ -164,7 +164,7 @@ enum Command {
     Reopen(PeerId),
     Retry(PeerId),
     Counters(oneshot::Sender<Counters>),
-    Roll { lists: bool, reply: oneshot::Sender<Roll> },
+    Roll { order: Order, reply: oneshot::Sender<Roll> },
     Drain(oneshot::Sender<()>),
     Stop,
 }
@@ -296,23 +296,28 @@ async fn run(
 }
 
 impl Core {
-    fn roll(&self, lists: bool) -> Roll {
-        let ios = self.ios.borrow();
-        let address = |id| ios.get(Conn::Client(id)).map_or(String::new(), |io| io.write.remote());
-        self.look().roll(lists, address)
+    fn roll(self: &Rc<Core>, order: &Order) -> Roll {
+        let now = self.setup.clock.now();
+        let roll = {
+            let ios = self.ios.borrow();
+            let ends = |id| ios.get(Conn::Client(id)).map_or(Ends::default(), |io| io.write.ends());
+            self.enter().roll(order, ends, now)
+        };
+        self.after_input();
+        roll
     }
 
     /// Asks all workers for their part of an answer.
     pub(super) async fn call_roll(self: Rc<Core>, call: RollCall) {
         let roll = match self.setup.siblings.0.get() {
-            Some(_) => self.setup.siblings.roll(call.lists).await,
-            None => self.roll(call.lists),
+            Some(_) => self.setup.siblings.roll(&call.order).await,
+            None => self.roll(&call.order),
         };
         if self.is_broken() {
             return;
         }
         let now = self.setup.clock.now();
-        self.enter().on_roll(call, roll, now);
+        self.enter().on_roll(&call, roll, now);
         self.after_input();
     }
 
@@ -329,8 +334,8 @@ impl Core {
             Command::Counters(reply) => {
                 let _ = reply.send(self.look().figures());
             }
-            Command::Roll { lists, reply } => {
-                let _ = reply.send(self.roll(lists));
+            Command::Roll { order, reply } => {
+                let _ = reply.send(self.roll(&order));
             }
             Command::Stop => {}
             Command::Drain(reply) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::dispatch::view::Protocol;
-use crate::dispatch::{Awaited, Embedded, KeyLine, Watched};
+use crate::dispatch::{Awaited, Embedded, KeyLine, StoreReport, Watched};
 use crate::proto::args::Args;
 use crate::proto::memcache::decode::{McDecoded, McDecoder, McLimits};
 use crate::proto::outbuf::OutBuf;
@@ -36,6 +36,18 @@ impl Embedded for MemoryStore {
 
     fn version_of(&self, key: &[u8], wall_ms: u64) -> u64 {
         MemoryStore::version_of(self, key, wall_ms)
+    }
+
+    fn report(&self) -> Option<StoreReport> {
+        let counters = self.counters();
+        Some(StoreReport {
+            bytes: counters.bytes,
+            bytes_max: self.settings().memory_bytes_max,
+            hits: counters.hits,
+            misses: counters.misses,
+            expired: counters.expired,
+            evicted: counters.evicted,
+        })
     }
 
     fn line(&self) -> Option<&dyn KeyLine> {

@@ -104,6 +104,29 @@ fn who_leaves_takes_nothing(ring: &Ring) {
     assert_eq!(client.call(&["DEL", "{left}"]), Reply::Int(1));
 }
 
+/// What is taken for a client that leaves at that moment is taken at every replica, or at none.
+fn leaving_races_with_pushing(ring: &Ring) {
+    const TURNS: usize = 40;
+    let mut pusher = ring.nodes[3].connect();
+    let mut racks = [0, 2, 4].map(|node| ring.nodes[node].connect());
+    for i in 0..TURNS {
+        let mut leaver = ring.nodes[i % 6].connect();
+        leaver.send(&encode(&["BLPOP", "{race}", "0"])).expect("sent");
+        wait_until("somebody waits", || waits_at_keys(&ring.nodes) > 0);
+        pusher.send(&encode(&["RPUSH", "{race}", "v"])).expect("sent");
+        drop(leaver);
+        assert_eq!(pusher.reply().expect("a reply"), Reply::Int(1));
+        wait_until("nobody waits", || waits(&ring.nodes) == 0);
+        let mut left = || racks.each_mut().map(|client| client.call(&["LLEN", "{race}"]));
+        wait_until("copies agree", || {
+            let [first, others @ ..] = left();
+            others.iter().all(|other| *other == first)
+        });
+        assert!(!pusher.call(&["DEL", "{race}"]).is_error());
+        wait_until("it is gone", || left() == [0; 3].map(Reply::Int));
+    }
+}
+
 /// Who waits for a list is not disturbed by a string, and takes the list that comes after it.
 fn other_types_are_waited_through(ring: &Ring) {
     let wait = |node: usize, words: &[&str]| {
@@ -211,6 +234,7 @@ fn waits_end_with_a_value_over_embedded_stores() {
     lists_and_sorted_sets(&ring);
     copies_agree(&ring);
     who_leaves_takes_nothing(&ring);
+    leaving_races_with_pushing(&ring);
     other_types_are_waited_through(&ring);
     workers_share_a_queue(&ring);
     copies_agree(&ring);

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use torc::dispatch::failure::Cause;
 use torc::dispatch::view::View;
 use torc::dispatch::{
-    ClientId, ClientKind, Conn, Dispatcher, Embedded, Event, RollCall, Target, UpId,
+    ClientId, ClientKind, Conn, Dispatcher, Embedded, Ends, Event, RollCall, Target, UpId,
 };
 use torc::gossip::Link;
 use torc::proto::outbuf::SLICES_MAX;
@@ -139,7 +139,10 @@ impl World {
 
     fn carry_out(&mut self, n: usize, event: Event) {
         match event {
-            Event::Connect { once: true, .. } => panic!("no user here waits for a key"),
+            Event::Connect { once: true, .. } | Event::HangUp { .. } => {
+                panic!("no user here waits for a key")
+            }
+            Event::Kill { .. } => panic!("no user here ends another one"),
             Event::RollCall(call) => {
                 // The only worker is asked as if there were others, and they took their time.
                 self.nodes[n].roll_calls.push_back(call);
@@ -178,8 +181,9 @@ impl World {
         let now = self.time(n);
         let node = &mut self.nodes[n];
         let Some(call) = node.roll_calls.pop_front() else { return };
-        let roll = node.dispatcher.roll(call.lists, |_| "sim".to_owned());
-        node.dispatcher.on_roll(call, roll, now);
+        let ends = |_| Ends { remote: "sim".into(), local: "sim".into() };
+        let roll = node.dispatcher.roll(&call.order, ends, now);
+        node.dispatcher.on_roll(&call, roll, now);
         self.pump(n);
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::scripted::{Scripted, ring};
 use super::*;
+use crate::dispatch::Event;
 use crate::dispatch::view::Settings;
 
 const PAIR: &str = "*2\r\n$1\r\nk\r\n$1\r\nv\r\n";
@@ -27,7 +28,7 @@ fn a_wait_stands_on_a_connection_of_its_own() {
     s.connect();
     assert_eq!(s.sent("own store"), ["BLPOP k 0"]);
     assert!(s.sent("store").is_empty());
-    assert!(!s.node.wants_read(s.client) && s.node.waits_for_key(s.client));
+    assert!(!s.node.wants_read(s.client) && s.node.may_hang_up(s.client));
     // Nothing is overdue, however long it lasts.
     later(&mut s, 3_600_000);
     assert!(s.node.on_deadline(s.now).is_empty());
@@ -46,17 +47,62 @@ fn who_leaves_is_forgotten_by_the_store() {
     s.send("BLPOP k 0");
     s.connect();
     s.sent("own store");
+    assert!(!s.node.on_hang_up(s.client));
+    assert!(matches!(s.node.poll_event(), Some(Event::HangUp { .. })));
+    assert!(!s.node.may_hang_up(s.client) && !s.node.is_finished(s.client));
+    s.lose("own store");
+    assert_eq!((s.node.in_flight(), s.node.waiting()), (0, 0));
+    assert!(matches!(s.node.poll_event(), Some(Event::Kill { client }) if client == s.client));
+    assert!(matches!(s.node.poll_event(), Some(Event::Disconnect { .. })));
+}
+
+#[test]
+fn who_leaves_before_it_was_heard_was_never_there() {
+    let mut s = one_node();
+    s.send("BLPOP k 0");
+    assert!(matches!(s.node.poll_event(), Some(Event::Connect { .. })));
+    assert!(s.node.on_hang_up(s.client), "nobody needs to be told");
     s.node.remove_client(s.client);
-    let closed = |event| matches!(event, Some(super::super::Event::Disconnect { .. }));
-    assert!(closed(s.node.poll_event()));
+    assert!(matches!(s.node.poll_event(), Some(Event::Disconnect { .. })));
     assert_eq!(s.node.in_flight(), 0);
+}
+
+/// One waits at the first rack and leaves, or its connection breaks, while it is served.
+fn what_was_taken_for(leave: impl FnOnce(&mut Scripted)) {
+    let mut s = three_racks();
+    s.send("BLPOP k 0");
+    s.connect();
+    assert_eq!(s.sent("own n1"), ["3 BLPOP k 0"]);
+    leave(&mut s);
+    assert!(matches!(s.node.poll_event(), Some(Event::HangUp { .. })));
+    s.answer("own n1", PAIR);
+    s.replies();
+    assert!(s.node.is_finished(s.client));
+    s.node.remove_client(s.client);
+    assert!(matches!(s.node.poll_event(), Some(Event::Disconnect { .. })), "it is not used again");
+    assert_eq!(s.sent("store"), ["LREM k 1 v"]);
+    assert_eq!(s.sent("n3"), ["3 LREM k 1 v"]);
+    for name in ["store", "n3"] {
+        s.answer(name, ":1\r\n");
+    }
+    assert_eq!(s.node.in_flight(), 0);
+}
+
+#[test]
+fn what_was_taken_for_a_client_that_leaves_is_taken_everywhere() {
+    what_was_taken_for(|s| assert!(!s.node.on_hang_up(s.client)));
+    what_was_taken_for(|s| s.node.remove_client(s.client));
+    what_was_taken_for(|s| {
+        assert!(!s.node.on_hang_up(s.client));
+        s.node.remove_client(s.client);
+    });
 }
 
 #[test]
 fn a_store_that_cannot_be_reached_is_an_error() {
     let mut s = one_node();
     s.send("BLPOP k 0");
-    let Some(super::super::Event::Connect { up, once: true, .. }) = s.node.poll_event() else {
+    let Some(Event::Connect { up, once: true, .. }) = s.node.poll_event() else {
         panic!("a connection of its own")
     };
     s.node.on_upstream_state(up, false, Cause::NotConnected, s.now);
