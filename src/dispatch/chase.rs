@@ -62,7 +62,9 @@ impl Dispatcher {
                 | Task::Primary(_)
                 | Task::Replicas(_)
                 | Task::Watch(_)
-                | Task::Backfill(_) => None,
+                | Task::Backfill(_)
+                | Task::Script(_)
+                | Task::Config(_) => None,
             },
             _ => None,
         }

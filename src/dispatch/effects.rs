@@ -355,7 +355,9 @@ impl Dispatcher {
                 | Task::Chase(_)
                 | Task::Replicas(_)
                 | Task::Watch(_)
-                | Task::Backfill(_) => None,
+                | Task::Backfill(_)
+                | Task::Script(_)
+                | Task::Config(_) => None,
             },
             _ => None,
         }

@@ -6,12 +6,12 @@ use super::explain::explain;
 use super::gather::Said;
 use super::plan::Op;
 use super::requests::op_of;
+use super::sessions::{BAD_NAME, is_printable};
 use super::slot::Envelope;
 use super::view::{Now, Protocol, View};
 use crate::affinity::commands as affinity;
 use crate::ckf::ringkey::KeyProtocol;
 use crate::proto::args::Args;
-use crate::proto::glob;
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{encode, introspect, table};
 use crate::ring::Consistency;
@@ -41,6 +41,9 @@ impl Dispatcher {
             "info" | "client|info" | "client|kill" | "client|list" | "client|unblock"
         ) {
             return self.serve_roll(view, id, spec, args, now);
+        }
+        if spec.name == "config|get" {
+            return self.serve_config_get(view, id, spec, args, now);
         }
         let mut reply = self.spare();
         let shape = spec.shape_of(&args);
@@ -89,7 +92,6 @@ impl Dispatcher {
             }
             "auth" => self.auth(view, id, &args, out),
             "hello" => self.hello(view, id, &args, out),
-            "config|get" => config_get(view, &args, out),
             "cluster" => cluster(&args, out),
             "readonly" | "readwrite" => encode::simple(out, b"OK"),
             "acl|whoami" => encode::bulk(out, b"default"),
@@ -108,6 +110,7 @@ impl Dispatcher {
             "torc.consistency" | "dyno_config:conn_consistency" => {
                 self.set_consistency(view, id, &args, out);
             }
+            "torc.script" => self.tell_script(&args, out),
             "torc.plan" => self.explain(view, id, &args, now, out),
             _ if affinity::is_command(name) => self.affinity(view, name, &args, now, out),
             _ => match name.strip_prefix("client|") {
@@ -188,6 +191,9 @@ impl Dispatcher {
                 }
                 i += 3;
             } else if option.eq_ignore_ascii_case(b"setname") && given >= 1 {
+                if !is_printable(&args[i + 1]) {
+                    return encode::error(out, BAD_NAME);
+                }
                 self.clients[id.0 as usize].session().name = args[i + 1].to_vec();
                 i += 2;
             } else {
@@ -199,7 +205,7 @@ impl Dispatcher {
         let client = &mut self.clients[id.0 as usize];
         if !client.trusted {
             let text = b"NOAUTH HELLO must be called with the client already authenticated, \
-                otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
+                otherwise the HELLO AUTH <user> <pass> option can be used to \
                 authenticate the client and select the RESP protocol version at the same time";
             return encode::error(out, text);
         }
@@ -318,31 +324,6 @@ fn cluster(args: &Args<'_>, out: &mut Vec<u8>) {
         encode::simple(out, b"CLUSTER: the ring is shown by TORC.PLAN and the admin port");
     } else {
         encode::error(out, b"ERR This instance has cluster support disabled");
-    }
-}
-
-/// What clients ask for while they connect; values of this node where it has any.
-fn config_get(view: &View, args: &Args<'_>, out: &mut Vec<u8>) {
-    let settings = &view.settings;
-    let known = [
-        ("appendonly", "no".to_owned()),
-        ("databases", "1".to_owned()),
-        ("maxclients", settings.client_connections_max.to_string()),
-        ("maxmemory", "0".to_owned()),
-        ("proto-max-bulk-len", settings.request.bulk_bytes_max.to_string()),
-        ("save", String::new()),
-        ("timeout", "0".to_owned()),
-    ];
-    let wanted = |name: &str| {
-        args.tail(2)
-            .iter()
-            .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-    };
-    let found: Vec<_> = known.iter().filter(|(name, _)| wanted(name)).collect();
-    encode::array(out, found.len() * 2);
-    for (name, value) in found {
-        encode::bulk(out, name.as_bytes());
-        encode::bulk(out, value.as_bytes());
     }
 }
 

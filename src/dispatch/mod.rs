@@ -41,10 +41,12 @@ mod block;
 mod blocking;
 mod chase;
 mod client;
+mod config_get;
 mod counters;
 mod dedicated;
 mod effects;
 mod embedded;
+mod evalsha;
 mod fragment;
 mod info;
 mod links;
@@ -52,9 +54,9 @@ mod local;
 mod memcache;
 mod memcache_ring;
 mod multi;
+mod orders;
 mod output;
 mod peer_requests;
-mod orders;
 mod primary;
 mod replan;
 mod replicas;
@@ -134,14 +136,14 @@ pub enum Event {
         /// Try once, and do not reopen it: report its end, and a failure, as lost.
         once: bool,
     },
-    /// Close it and do not reopen.
-    Disconnect {
     /// Send no more on it: the other end takes that for a client that leaves. What it still says is
     /// heard, and its end reported.
     HangUp {
         /// Its number.
         up: UpId,
     },
+    /// Close it and do not reopen.
+    Disconnect {
         /// Its number.
         up: UpId,
     },
@@ -161,13 +163,13 @@ pub enum Event {
         /// Why.
         why: LinkRefused,
     },
-    /// All workers are asked; [`Dispatcher::on_roll`] brings what they say.
-    RollCall(RollCall),
     /// End a client's connection.
     Kill {
         /// The client.
         client: ClientId,
     },
+    /// All workers are asked; [`Dispatcher::on_roll`] brings what they say.
+    RollCall(RollCall),
     /// A peer answered as only torc does (decision E1).
     TorcPeer {
         /// The peer.
@@ -220,6 +222,7 @@ pub struct Dispatcher {
     /// Values of other datacenters on their way into this one.
     backfills: backfill::UnderWay,
     scripts: Arc<Scripts>,
+    missing_scripts: evalsha::Missing,
     clock: Arc<StampClock>,
     store_version: StoreVersion,
 }
@@ -261,6 +264,7 @@ impl Dispatcher {
             router: route::Router::default(),
             backfills: backfill::UnderWay::default(),
             scripts: Arc::default(),
+            missing_scripts: evalsha::Missing::default(),
             clock: Arc::default(),
             store_version: StoreVersion::default(),
         };

@@ -104,19 +104,20 @@ impl Dispatcher {
         }
         let sets = spec.keys_of(&args).map(|i| set_of(view, &args[i]));
         let sets: Vec<u32> = sets.collect();
+        let (spec, request) = self.as_queued(spec, &args);
         let Some(multi) = &mut self.clients[id.0 as usize].multi else { return Ok(()) };
         let stray = sets.into_iter().any(|set| *multi.set.get_or_insert(set) != set);
         if stray || reads_elsewhere(view, spec, &args) {
             let failure = Failure::new(FailureKind::KeysSpanNodes, Cause::SeveralOwners);
             return Err(format!("ERR {} ({})", failure.text(), failure.cause.text()));
         }
-        multi.bytes += args.raw().len();
+        multi.bytes += request.bytes.len();
         if multi.commands.len() == block::COMMANDS_MAX || multi.bytes > BYTES_MAX {
             let failure = Failure::new(FailureKind::Limit, Cause::OwnState);
             return Err(format!("ERR {}", failure.text()));
         }
         if !multi.failed {
-            multi.commands.push(Queued { spec, request: Written::command(args.iter()) });
+            multi.commands.push(Queued { spec, request });
         }
         Ok(())
     }

@@ -56,8 +56,10 @@ fn memcache_body(found: Option<McDecoded>) -> Result<Option<Body>, ()> {
     }
 }
 
-/// What a link is opened for by another torc node, for one client.
+/// What is not just handed to the datastore.
 enum Apart {
+    /// It asks for the text of a script.
+    Script,
     /// It may wait for a key.
     Waits(&'static CommandSpec),
     /// It concerns what the client watches, if it watches anything.
@@ -75,6 +77,7 @@ fn apart(view: &View, args: &Args<'_>) -> Option<Apart> {
             spec.filter(waits).map(Apart::Waits)
         }
         _ if backfill::is_offer(args) => Some(Apart::Backfills),
+        b't' | b'T' if args[0].eq_ignore_ascii_case(b"torc.script") => Some(Apart::Script),
         b'w' | b'W' | b'u' | b'U' | b't' | b'T' => Some(Apart::Watches),
         _ => None,
     }
@@ -270,6 +273,11 @@ impl Dispatcher {
         self.note_scripts(&ask.args);
         match apart(view, &ask.args) {
             Some(Apart::Waits(spec)) => self.serve_blocking_of_peer(view, spec, &ask, now),
+            Some(Apart::Script) => {
+                let mut reply = Vec::new();
+                self.tell_script(&ask.args, &mut reply);
+                self.answer_now(&ask, Said::Reply(&reply), now);
+            }
             Some(Apart::Watches) if self.serve_watching_of_peer(view, &ask, now) => {}
             Some(Apart::Backfills) => self.serve_backfill_of_peer(view, &ask, now),
             Some(Apart::Watches) | None => self.ask(view, &self.with_clock(ask, now), now),
@@ -313,6 +321,7 @@ impl Dispatcher {
             Routing::Node if spec.name == backfill::NAME => {
                 self.state_refuses(view, header, Op::Write)
             }
+            Routing::Node if spec.name == "torc.script" => None,
             // The same for each client that watches (decision F3).
             Routing::Transaction if matches!(spec.name, "watch" | "unwatch") => None,
             Routing::Node | Routing::Transaction | Routing::Refused(_) | Routing::Hangup => {

@@ -63,6 +63,14 @@ pub(super) struct Request<'a> {
 /// What a client may send before it gave the password.
 const BEFORE_AUTH: [&str; 4] = ["auth", "hello", "quit", "reset"];
 
+/// What a client is told that did not give it.
+fn no_auth(spec: &CommandSpec) -> &'static str {
+    match spec.name {
+        "exec" => "EXECABORT Transaction discarded because of: NOAUTH Authentication required.",
+        _ => "NOAUTH Authentication required.",
+    }
+}
+
 /// Whether a command reads or writes, by effect or, if so configured, by the reference's table.
 pub(super) fn op_of(view: &View, spec: &CommandSpec, args: &Args<'_>) -> Op {
     let class = match view.settings.reference_classes {
@@ -103,14 +111,6 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Request<'_> {
-    /// The keys, in the order asked.
-    pub(super) fn key_names(&self) -> Vec<Vec<u8>> {
-        self.keys.keys(&self.args).filter_map(|i| self.args.get(i)).map(<[u8]>::to_vec).collect()
-    }
-}
-
-impl Dispatcher {
 /// True when a command reads keys by a pattern that other nodes may own. They are those of its own
 /// key where the pattern has the same hash tag in front of its `*`.
 pub(super) fn reads_elsewhere(view: &View, spec: &CommandSpec, args: &Args<'_>) -> bool {
@@ -127,6 +127,14 @@ pub(super) fn reads_elsewhere(view: &View, spec: &CommandSpec, args: &Args<'_>) 
     })
 }
 
+impl Request<'_> {
+    /// The keys, in the order asked.
+    pub(super) fn key_names(&self) -> Vec<Vec<u8>> {
+        self.keys.keys(&self.args).filter_map(|i| self.args.get(i)).map(<[u8]>::to_vec).collect()
+    }
+}
+
+impl Dispatcher {
     /// Bytes came from somebody who asks. Whole requests are taken out of `buf`; an unfinished
     /// one stays, and so does everything when the client is not to be read any more.
     pub fn on_client_bytes(&mut self, id: ClientId, buf: &mut BytesMut, now: Now) {
@@ -281,7 +289,7 @@ pub(super) fn reads_elsewhere(view: &View, spec: &CommandSpec, args: &Args<'_>) 
             };
         };
         if !self.clients[id.0 as usize].trusted && !BEFORE_AUTH.contains(&spec.name) {
-            return self.reply_error(id, "NOAUTH Authentication required.", now);
+            return self.reply_error(id, no_auth(spec), now);
         }
         if self.is_queued(id, spec) {
             return self.queue(view, id, spec, args, now);
@@ -423,9 +431,13 @@ pub(super) fn reads_elsewhere(view: &View, spec: &CommandSpec, args: &Args<'_>) 
             );
         }
         match spec.name {
-            "evalsha" | "evalsha_ro" => self.serve_evalsha(view, frame, request, now),
-            _ if request.op == Op::Write => self.ask_write(view, frame, spec, request, now),
-            _ => self.ask(view, &request.ask(frame), now),
+            "evalsha" | "evalsha_ro" => return self.serve_evalsha(view, frame, request, now),
+            "eval" | "eval_ro" => self.note_script_run(&request.args[1]),
+            _ => {}
+        }
+        match request.op {
+            Op::Write => self.ask_write(view, frame, spec, request, now),
+            Op::Read => self.ask(view, &request.ask(frame), now),
         }
     }
 

@@ -1,6 +1,7 @@
-//! The scripts this node saw loaded, so that EVALSHA works on nodes that did not (decision F7).
+//! The scripts whose texts a node knows (decision F7).
 //!
-//! Shared by the workers of a node. Readers take a snapshot; only SCRIPT LOAD makes a new one.
+//! Shared by the workers of a node. Readers take a snapshot; only a text that is new makes another
+//! one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,23 +10,13 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use sha1::{Digest, Sha1};
 
-use super::gather::Said;
-use super::requests::Request;
-use super::send::Ask;
-use super::task::Written;
-use super::view::{Now, View};
-use super::{Dispatcher, Frame};
-use crate::proto::args::Args;
-use crate::proto::resp::decode::RequestDecoder;
-use crate::proto::resp::table;
-
 /// Scripts kept at most; the oldest goes first.
 pub const SCRIPTS_MAX: usize = 1_000;
 
 /// Bytes of all scripts together at most.
 pub const SCRIPT_BYTES_MAX: usize = 8 << 20;
 
-type ShaOne = [u8; 20];
+pub(super) type ShaOne = [u8; 20];
 
 /// The texts of scripts by their digests.
 #[derive(Debug, Default)]
@@ -61,6 +52,15 @@ impl Scripts {
         self.known.load().texts.get(&digest_of(hex)?).cloned()
     }
 
+    /// Keeps a text if it is the one with the digest `hex`.
+    pub(super) fn remember_as(&self, hex: &[u8], text: &[u8]) -> bool {
+        let right = digest_of(hex).is_some_and(|sha| sha == ShaOne::from(Sha1::digest(text)));
+        if right {
+            self.remember(text);
+        }
+        right
+    }
+
     /// Forgets all of them.
     pub fn clear(&self) {
         self.known.store(Arc::default());
@@ -82,7 +82,8 @@ impl Known {
     }
 }
 
-fn digest_of(hex: &[u8]) -> Option<ShaOne> {
+/// What a digest in hexadecimal digits says.
+pub(super) fn digest_of(hex: &[u8]) -> Option<ShaOne> {
     let mut sha = ShaOne::default();
     if hex.len() != 2 * sha.len() {
         return None;
@@ -92,94 +93,6 @@ fn digest_of(hex: &[u8]) -> Option<ShaOne> {
         *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
     }
     Some(sha)
-}
-
-impl Dispatcher {
-    /// Uses the scripts that all workers of a node share.
-    pub fn share_scripts(&mut self, scripts: Arc<Scripts>) {
-        self.scripts = scripts;
-    }
-
-    /// Serves EVALSHA. Where several replicas get it, it goes with the script's text if that is
-    /// known, so that none of them lacks it; a single one is asked by the digest first.
-    pub(super) fn serve_evalsha(
-        &mut self,
-        view: &View,
-        frame: &Frame<'_>,
-        request: &Request<'_>,
-        now: Now,
-    ) {
-        let ask = request.ask(frame);
-        let Some(text) = self.scripts.text_of(&request.args[1]) else {
-            return self.ask(view, &ask, now);
-        };
-        let mut plan = std::mem::take(&mut self.plan);
-        match self.make_plan(view, &ask, &mut plan) {
-            Ok(level) if plan.legs.len() == 1 => {
-                self.send(view, &Ask { replays: true, ..ask }, &plan, level, now);
-            }
-            Ok(level) => {
-                let written = with_text(&request.args, &text);
-                let spec = table::lookup(&written.args()[0]);
-                let request = Request { args: written.args(), spec, ..*request };
-                self.send(view, &request.ask(&Frame::Small(&written.bytes)), &plan, level, now);
-            }
-            Err(failure) => {
-                self.reply_in_turn(request.client, request.envelope, Said::Failed(failure), now);
-            }
-        }
-        self.plan = plan;
-    }
-
-    /// Sends a script with its text to a datastore that did not have it. False when the text is
-    /// not known any more, or the datastore cannot be asked again.
-    pub(super) fn replay_script(&mut self, key: u32, now: Now) -> bool {
-        let slot = &mut self.slots[key as usize];
-        slot.replays = false;
-        slot.tried = 0;
-        let request = std::mem::take(&mut slot.request);
-        let view = Arc::clone(&self.view);
-        let mut spans = Vec::new();
-        let limits = &view.settings.request;
-        if !matches!(RequestDecoder::default().decode(&request, limits, &mut spans), Ok(Some(_))) {
-            return false;
-        }
-        let args = Args::new(&request, &spans);
-        let Some(text) = args.get(1).and_then(|sha| self.scripts.text_of(sha)) else {
-            return false;
-        };
-        self.counters.replayed_scripts += 1;
-        self.resend(&view, key, &with_text(&args, &text).bytes, now)
-    }
-
-    /// Remembers what SCRIPT LOAD loads and forgets with SCRIPT FLUSH. For other commands it
-    /// costs the look at the first word.
-    #[inline]
-    pub(super) fn note_scripts(&self, args: &Args<'_>) {
-        match (args.get(0), args.get(1)) {
-            (Some(name), Some(sub)) if name.eq_ignore_ascii_case(b"script") => {
-                if sub.eq_ignore_ascii_case(b"flush") {
-                    self.scripts.clear();
-                } else if sub.eq_ignore_ascii_case(b"load") && args.len() == 3 {
-                    self.scripts.remember(&args[2]);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The call of a script by its text in place of its digest.
-fn with_text(args: &Args<'_>, text: &[u8]) -> Written {
-    let name: &[u8] = match args[0].len() {
-        7 => b"EVAL",
-        _ => b"EVAL_RO",
-    };
-    Written::command(args.iter().enumerate().map(|(i, arg)| match i {
-        0 => name,
-        1 => text,
-        _ => arg,
-    }))
 }
 
 #[cfg(test)]
@@ -196,6 +109,10 @@ mod tests {
         assert!(scripts.text_of(upper.as_bytes()).is_some());
         assert_eq!(scripts.text_of(b"e0e1"), None);
         assert_eq!(scripts.text_of("g".repeat(40).as_bytes()), None);
+        assert!(!scripts.remember_as(hex.as_bytes(), b"return 2"));
+        scripts.clear();
+        assert!(scripts.remember_as(hex.as_bytes(), b"return 1"));
+        assert!(scripts.text_of(hex.as_bytes()).is_some());
         scripts.clear();
         assert_eq!(scripts.text_of(hex.as_bytes()), None);
     }

@@ -8,6 +8,8 @@
 use super::allnodes::AllNodes;
 use super::backfill::Backfill;
 use super::chase::{self, Chase};
+use super::config_get::StoreConfig;
+use super::evalsha::Seeking;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::{Hop, Leg, Role, Standing};
@@ -46,6 +48,10 @@ pub(super) enum Task {
     Watch(Catching),
     /// A value of another datacenter on its way into this one.
     Backfill(Backfill),
+    /// A script whose text is looked for.
+    Script(Seeking),
+    /// CONFIG GET of what the datastore knows.
+    Config(StoreConfig),
 }
 
 /// What a task does next.
@@ -67,6 +73,8 @@ pub(super) enum Next {
     Watch,
     /// The value is offered to the owner in the own rack.
     Offer(Written),
+    /// The script is run, with its text if that was found.
+    Sought,
 }
 
 /// A question a task puts to one node: a slot, its generation and the part it is for.
@@ -185,6 +193,8 @@ impl Dispatcher {
             Task::Chase(chase) => chase.take(said),
             Task::Watch(catching) => catching.take(&said),
             Task::Backfill(backfill) => backfill.take(&said),
+            Task::Script(seeking) => seeking.take(&said),
+            Task::Config(config) => config.take(&said),
         };
         if part.part == 0 && matches!(task.as_ref(), Task::Primary(_) | Task::Watch(_)) {
             let owner = slot.owner;
@@ -209,6 +219,7 @@ impl Dispatcher {
             Next::Later(pause_ms) => self.chase_later(part, pause_ms, now),
             Next::Watch => self.watch_caught_up(part, now),
             Next::Offer(offer) => self.offer_backfill(part, &offer, now),
+            Next::Sought => self.serve_sought(part, now),
         }
     }
 }

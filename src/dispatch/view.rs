@@ -94,6 +94,8 @@ pub struct Settings {
     pub reply: ReplyLimits,
     /// Client connections of the node, for CONFIG GET; the acceptor enforces it.
     pub client_connections_max: usize,
+    /// A client that sends nothing for so long is disconnected, for CONFIG GET; the workers do it.
+    pub idle_timeout_ms: u64,
     /// Requests of one client in flight; over it the client is not read.
     pub client_in_flight_max: usize,
     /// Bytes waiting for one client; over it the client is not read.
@@ -139,6 +141,7 @@ impl Default for Settings {
             request: RequestLimits::default(),
             reply: ReplyLimits::default(),
             client_connections_max: 10_000,
+            idle_timeout_ms: 0,
             client_in_flight_max: 1024,
             client_output_max: 64 << 20,
             upstream_output_max: 64 << 20,

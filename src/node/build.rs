@@ -153,6 +153,7 @@ fn settings(config: &Config) -> Settings {
             ..reply
         },
         client_connections_max: limits.client_connections,
+        idle_timeout_ms: limits.idle_timeout_ms,
         client_in_flight_max: limits.client_in_flight,
         client_output_max: limits.client_output_bytes_max.as_usize(),
         upstream_output_max: limits.upstream_output_bytes_max.as_usize(),
@@ -174,7 +175,6 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-/// The small state of the document plane is kept at a quorum whatever the ring's levels are: a
 fn modules(config: &Config) -> ModuleCommands {
     let mut modules = ModuleCommands::default();
     let ModuleNames { reads, writes } = &config.module_commands;
@@ -183,6 +183,7 @@ fn modules(config: &Config) -> ModuleCommands {
     modules
 }
 
+/// The small state of the document plane is kept at a quorum whatever the ring's levels are: a
 /// task that was answered for must be found again (decision J3).
 fn document_state(config: &Config) -> Option<BucketType> {
     (!config.documents.backends.0.is_empty()).then(|| BucketType {

@@ -10,6 +10,7 @@
 mod admin;
 mod affinity;
 mod blocking;
+mod buckets;
 mod c_rules;
 mod client;
 mod clients;
@@ -20,19 +21,22 @@ mod encrypted;
 mod events;
 mod fake_peer;
 mod faults;
+mod greetings;
 mod keys_land;
+mod limits;
 mod links;
 mod membership;
 mod memcache;
 mod mixed;
+mod modules;
 mod newest;
 mod probes;
 #[cfg(feature = "relay")]
-mod modules;
 mod relay;
 mod reports;
 mod ring;
 mod routed;
+mod scripts;
 mod secrets;
 #[path = "../oracle/steps.rs"]
 mod steps;

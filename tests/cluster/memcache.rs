@@ -234,6 +234,34 @@ fn an_id_of_a_store_that_is_away_is_good_nowhere_else() {
 }
 
 #[test]
+fn keys_with_one_tag_are_in_one_store_and_are_read_together() {
+    let name = "keys_with_one_tag_are_in_one_store_and_are_read_together";
+    let Some(bin) = memcached_bin(name) else { return };
+    let (dcs, store) = (vec![vec![2, 2]], Store::Memcached(bin));
+    let extra = "  data_store: 1\n  hash_tag: '{}'\n".to_owned();
+    let ring = Ring::start(Layout { dcs, store, extra });
+    let mut client = ring.nodes[0].connect();
+    let sets: String = (0..20).map(|i| format!("set {{tag}}{i} 0 0 1\r\nx\r\n")).collect();
+    assert_eq!(ask(&mut client, sets.as_bytes()), "STORED\r\n".repeat(20));
+    let keys = |verb: &str| (0..20).fold(verb.to_owned(), |line, i| format!("{line} {{tag}}{i}"));
+    let values: String = (0..20).map(|i| format!("VALUE {{tag}}{i} 0 1\r\nx\r\n")).collect();
+    for verb in ["get", "gat 100"] {
+        let answer = ask(&mut client, format!("{}\r\n", keys(verb)).as_bytes());
+        assert_eq!(answer, format!("{values}END\r\n"), "{verb}");
+    }
+    let held = |node: &Node| {
+        ask(&mut node.connect_store(), format!("{}\r\n", keys("get")).as_bytes())
+            .matches("VALUE")
+            .count()
+    };
+    for rack in ring.nodes.chunks(2) {
+        let mut counts = [held(&rack[0]), held(&rack[1])];
+        counts.sort_unstable();
+        assert_eq!(counts, [0, 20]);
+    }
+}
+
+#[test]
 fn flush_all_reaches_every_store_when_it_is_allowed() {
     let name = "flush_all_reaches_every_store_when_it_is_allowed";
     let Some(bin) = memcached_bin(name) else { return };

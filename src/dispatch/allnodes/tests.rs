@@ -127,6 +127,8 @@ fn a_script_unknown_to_the_datastore_is_sent_again_with_its_text() {
     s.answer("store", "+OK\r\n");
     s.replies();
     s.send(&format!("EVALSHA {sha} 0"));
+    assert_eq!(s.sent("n2"), [format!("3 TORC.SCRIPT {sha}")]);
+    s.answer("n2", "$-1\r\n");
     s.answer("store", "-NOSCRIPT No matching script.\r\n");
     assert_eq!(s.replies(), "-NOSCRIPT No matching script.\r\n");
 }

@@ -185,6 +185,7 @@ pub(super) const TORC: &[CommandSpec] = &[
     admin("torc.prefix", -2, Node).lift(Shape::Rows),
     admin("torc.prefixkeys", -2, Node).lift(Shape::Rows),
     admin("torc.replicas", -2, Node),
+    admin("torc.script", 2, Node),
     admin("torc.tokens", -2, Node),
     admin("torc.where", -2, Node).lift(Shape::EntryMaps),
 ];
