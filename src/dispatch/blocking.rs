@@ -15,13 +15,15 @@ use super::gather::Said;
 use super::plan::{Hop, Op};
 use super::primary::Origin;
 use super::send::Ask;
-use super::slot::{Owner, Stage};
-use super::task::Part;
+use super::slot::{Envelope, Owner, Slot, Stage};
+use super::task::{Part, Task, Written};
 use super::upstream::{Ticket, UpId};
 use super::view::{Now, View};
+use super::watch::Catching;
 use crate::proto::args::Args;
 use crate::proto::resp::spec::CommandSpec;
-use crate::ring::{Consistency, PeerIdx};
+use crate::proto::resp::table;
+use crate::ring::{Consistency, PeerId, PeerIdx};
 
 /// What a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +118,7 @@ impl Dispatcher {
         now: Now,
     ) {
         let part = self.reserve_wait(ask, now);
-        self.ask_waiting(view, view.topology.local(), spec, (ask.frame, ask.args), part, now);
+        self.wait_at(view, view.topology.local(), spec, (ask.frame, ask.args), part, now);
     }
 
     /// Reserves the slot of a command whose only answer is the client's, and holds the client.
@@ -128,8 +130,62 @@ impl Dispatcher {
         Part { slot, generation, part: 0 }
     }
 
-    /// Lets `peer` run a command that may wait there.
+    /// Lets `peer` run a command that may wait there, behind what its client wrote before: that is
+    /// on its way on another connection.
     fn ask_waiting(
+        &mut self,
+        view: &View,
+        peer: PeerIdx,
+        spec: &'static CommandSpec,
+        (frame, args): (&Frame<'_>, Args<'_>),
+        part: Part,
+        now: Now,
+    ) {
+        let behind = self.pick(peer, self.slots[part.slot as usize].owner);
+        let Some(behind) = behind.filter(|up| self.ups[up.0 as usize].in_flight() > 0) else {
+            return self.wait_at(view, peer, spec, (frame, args), part, now);
+        };
+        let peer_ref = view.topology.peer(peer);
+        let hop = if peer_ref.is_local { Hop::Store } else { Hop::Peer };
+        let request = Written::command(args.iter());
+        let catching = Catching { request, at: peer, waits: Some((part, peer_ref.id)) };
+        let stage = Stage::Task(Box::new(Task::Watch(catching)));
+        let (slot, generation) = self.new_slot(Owner::Nobody, stage, Envelope::default(), now);
+        let ping = Frame::Small(view.settings.protocol.probe());
+        self.enqueue(behind, hop, &ping, None, Ticket::of(slot, generation), now);
+    }
+
+    /// What a client wrote is there: now it waits, unless it left.
+    pub(super) fn wait_caught_up(
+        &mut self,
+        view: &View,
+        request: &Written,
+        (part, peer): (Part, PeerId),
+        now: Now,
+    ) {
+        let asked = |slot: &&Slot| slot.generation == part.generation;
+        let Some(slot) = self.slots.get(part.slot as usize).filter(asked) else { return };
+        if slot.owner == Owner::Nobody {
+            return self.free(part.slot);
+        }
+        let args = request.args();
+        match (view.topology.idx_of(peer), table::find(&args, &view.settings.modules)) {
+            (Some(peer), Ok(spec)) => {
+                let frame = Frame::Small(&request.bytes);
+                self.wait_at(view, peer, spec, (&frame, args), part, now);
+            }
+            _ => {
+                let owner = slot.owner;
+                let failure = Failure::new(FailureKind::PeerNotConnected, Cause::NotRoutable);
+                let ticket = Ticket { dc: part.part, ..Ticket::of(part.slot, part.generation) };
+                self.answer(ticket, Said::Failed(failure.at(peer)), now);
+                self.let_go(owner);
+            }
+        }
+    }
+
+    /// Lets `peer` run a command that may wait there.
+    fn wait_at(
         &mut self,
         view: &View,
         peer: PeerIdx,

@@ -61,17 +61,22 @@ enum How {
     Lost,
 }
 
-/// A WATCH that waits until its replica has what its client wrote before.
+/// A WATCH that waits until its replica has what its client wrote before, or a command that may wait
+/// there.
 #[derive(Debug)]
 pub(super) struct Catching {
-    request: Written,
-    at: PeerIdx,
+    pub(super) request: Written,
+    pub(super) at: PeerIdx,
+    /// Who the command is for, and where it runs.
+    pub(super) waits: Option<(Part, PeerId)>,
 }
 
 impl Catching {
     /// Takes the answer that stands behind those writes.
     pub(super) fn take(&mut self, said: &Said<'_>) -> Next {
         match said {
+            // Where the connection is lost, another one may lead there.
+            _ if self.waits.is_some() => Next::Watch,
             Said::Failed(failure) => Next::Fail(*failure),
             Said::Reply(reply) if is_error(reply) => Next::Reply(reply.to_vec()),
             Said::Reply(_) | Said::Large(_) => Next::Watch,
@@ -97,7 +102,7 @@ impl Dispatcher {
         };
         // What this client wrote is on its way there, and would look like somebody else's write.
         let request = Written::command(args.iter());
-        let task = Task::Watch(Catching { request, at });
+        let task = Task::Watch(Catching { request, at, waits: None });
         let part = self.begin_task(id.0, Envelope::default(), task, now);
         self.hold(id.0);
         let ticket = Ticket::of(part.slot, part.generation);
@@ -133,10 +138,15 @@ impl Dispatcher {
         let view = std::sync::Arc::clone(&self.view);
         let stage = std::mem::replace(&mut self.slots[part.slot as usize].stage, Stage::Single);
         let owner = self.slots[part.slot as usize].owner;
-        let (Stage::Task(task), Owner::Client(client)) = (stage, owner) else {
+        let Stage::Task(task) = stage else { return };
+        let Task::Watch(catching) = *task else { return };
+        if let Some(waits) = catching.waits {
+            self.free(part.slot);
+            return self.wait_caught_up(&view, &catching.request, waits, now);
+        }
+        let Owner::Client(client) = owner else {
             return self.complete(part.slot, Said::Reply(OK), now);
         };
-        let Task::Watch(catching) = *task else { return };
         let ticket = Ticket::of(part.slot, part.generation);
         let (at, args) = (catching.at, catching.request.args());
         self.watch_with(&view, (client, at), &args, ticket, now);

@@ -173,6 +173,31 @@ fn what_a_replica_does_not_have_yet_is_taken_there_later() {
 }
 
 #[test]
+fn a_wait_stands_behind_what_its_client_wrote() {
+    let mut s = three_racks();
+    s.send("RPUSH k v");
+    s.send("BLPOP k 0");
+    assert_eq!(s.sent("n1"), ["3 RPUSH k v", "3 PING"]);
+    assert!(!s.has("own n1"));
+    s.answer("n1", ":1\r\n");
+    s.answer("store", ":1\r\n");
+    s.replies();
+    s.answer("n1", "+PONG\r\n");
+    s.connect();
+    assert_eq!(s.sent("own n1"), ["3 BLPOP k 0"]);
+    s.answer("own n1", PAIR);
+    assert_eq!(s.replies(), PAIR);
+    // One that leaves meanwhile waits for nothing.
+    s.send("RPUSH k v");
+    s.send("BLPOP k 0");
+    s.sent("n1");
+    s.node.remove_client(s.client);
+    s.answer("n1", ":1\r\n");
+    s.answer("n1", "+PONG\r\n");
+    assert!(s.sent("own n1").is_empty());
+}
+
+#[test]
 fn a_read_waits_at_one_replica() {
     let mut s = three_racks();
     s.send("TORC.CONSISTENCY DC_QUORUM");
