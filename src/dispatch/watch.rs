@@ -61,8 +61,8 @@ enum How {
     Lost,
 }
 
-/// A WATCH that waits until its replica has what its client wrote before, or a command that may wait
-/// there.
+/// A WATCH that waits until its replica has what its client wrote before, or a command that may
+/// wait there.
 #[derive(Debug)]
 pub(super) struct Catching {
     pub(super) request: Written,
