@@ -15,11 +15,11 @@ use super::gather::Said;
 use super::plan::{Hop, Op};
 use super::primary::Origin;
 use super::send::Ask;
-use super::slot::{Envelope, Owner, Slot, Stage};
-use super::task::{Part, Task, Written};
+use super::slot::{Owner, Slot, Stage};
+use super::task::{Part, Written};
 use super::upstream::{Ticket, UpId};
 use super::view::{Now, View};
-use super::watch::Catching;
+use super::watch::Then;
 use crate::proto::args::Args;
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::table;
@@ -141,18 +141,12 @@ impl Dispatcher {
         part: Part,
         now: Now,
     ) {
-        let behind = self.pick(peer, self.slots[part.slot as usize].owner);
-        let Some(behind) = behind.filter(|up| self.ups[up.0 as usize].in_flight() > 0) else {
+        let owner = self.slots[part.slot as usize].owner;
+        let Some(behind) = self.unsettled(peer, owner) else {
             return self.wait_at(view, peer, spec, (frame, args), part, now);
         };
-        let peer_ref = view.topology.peer(peer);
-        let hop = if peer_ref.is_local { Hop::Store } else { Hop::Peer };
-        let request = Written::command(args.iter());
-        let catching = Catching { request, at: peer, waits: Some((part, peer_ref.id)) };
-        let stage = Stage::Task(Box::new(Task::Watch(catching)));
-        let (slot, generation) = self.new_slot(Owner::Nobody, stage, Envelope::default(), now);
-        let ping = Frame::Small(view.settings.protocol.probe());
-        self.enqueue(behind, hop, &ping, None, Ticket::of(slot, generation), now);
+        let then = Then::Wait(part, view.topology.peer(peer).id);
+        self.catch_up(view, (behind, peer), (Written::command(args.iter()), then), now);
     }
 
     /// What a client wrote is there: now it waits, unless it left.

@@ -31,6 +31,7 @@ use super::{Dispatcher, Frame, Watched, block};
 use crate::proto::args::Args;
 use crate::proto::resp::reply::is_error;
 use crate::ring::{Consistency, PeerId, PeerIdx};
+use crate::stamp::Stamp;
 
 mod exec;
 
@@ -61,14 +62,24 @@ enum How {
     Lost,
 }
 
-/// A WATCH that waits until its replica has what its client wrote before, or a command that may
-/// wait there.
+/// A request on a connection of its own that waits until its replica has what its client wrote
+/// before.
 #[derive(Debug)]
 pub(super) struct Catching {
-    pub(super) request: Written,
-    pub(super) at: PeerIdx,
-    /// Who the command is for, and where it runs.
-    pub(super) waits: Option<(Part, PeerId)>,
+    request: Written,
+    at: PeerIdx,
+    then: Then,
+}
+
+/// What follows.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// The client watches.
+    Watch,
+    /// The command of this slot waits for a key at this peer.
+    Wait(Part, PeerId),
+    /// The transaction of this slot runs, with this stamp.
+    Exec(Part, Option<Stamp>),
 }
 
 impl Catching {
@@ -76,7 +87,7 @@ impl Catching {
     pub(super) fn take(&mut self, said: &Said<'_>) -> Next {
         match said {
             // Where the connection is lost, another one may lead there.
-            _ if self.waits.is_some() => Next::Watch,
+            _ if !matches!(self.then, Then::Watch) => Next::Watch,
             Said::Failed(failure) => Next::Fail(*failure),
             Said::Reply(reply) if is_error(reply) => Next::Reply(reply.to_vec()),
             Said::Reply(_) | Said::Large(_) => Next::Watch,
@@ -95,14 +106,12 @@ impl Dispatcher {
             }
         };
         let leg = leg_to(view, at);
-        let behind = self.pick(at, Owner::Client(id.0));
-        let behind = behind.filter(|up| self.ups[up.0 as usize].in_flight() > 0);
-        let Some(behind) = behind else {
+        let Some(behind) = self.unsettled(at, Owner::Client(id.0)) else {
             return self.watch(view, (id.0, at), &args, Envelope::default(), now);
         };
         // What this client wrote is on its way there, and would look like somebody else's write.
         let request = Written::command(args.iter());
-        let task = Task::Watch(Catching { request, at, waits: None });
+        let task = Task::Watch(Catching { request, at, then: Then::Watch });
         let part = self.begin_task(id.0, Envelope::default(), task, now);
         self.hold(id.0);
         let ticket = Ticket::of(part.slot, part.generation);
@@ -133,6 +142,26 @@ impl Dispatcher {
         self.reachable(view, at).map(|()| at)
     }
 
+    /// The connection on which requests of `owner` are on their way to a replica, if any are.
+    pub(super) fn unsettled(&mut self, at: PeerIdx, owner: Owner) -> Option<UpId> {
+        self.pick(at, owner).filter(|up| self.ups[up.0 as usize].in_flight() > 0)
+    }
+
+    /// Lets a request wait until everything before it on `behind` was answered.
+    pub(super) fn catch_up(
+        &mut self,
+        view: &View,
+        (behind, at): (UpId, PeerIdx),
+        (request, then): (Written, Then),
+        now: Now,
+    ) {
+        let stage = Stage::Task(Box::new(Task::Watch(Catching { request, at, then })));
+        let (slot, generation) = self.new_slot(Owner::Nobody, stage, Envelope::default(), now);
+        let ping = Frame::Small(view.settings.protocol.probe());
+        let ticket = Ticket::of(slot, generation);
+        self.enqueue(behind, leg_to(view, at).hop, &ping, None, ticket, now);
+    }
+
     /// What a client wrote is there: now it watches.
     pub(super) fn watch_caught_up(&mut self, part: Part, now: Now) {
         let view = std::sync::Arc::clone(&self.view);
@@ -140,9 +169,16 @@ impl Dispatcher {
         let owner = self.slots[part.slot as usize].owner;
         let Stage::Task(task) = stage else { return };
         let Task::Watch(catching) = *task else { return };
-        if let Some(waits) = catching.waits {
-            self.free(part.slot);
-            return self.wait_caught_up(&view, &catching.request, waits, now);
+        match catching.then {
+            Then::Watch => {}
+            Then::Wait(asked, peer) => {
+                self.free(part.slot);
+                return self.wait_caught_up(&view, &catching.request, (asked, peer), now);
+            }
+            Then::Exec(asked, stamp) => {
+                self.free(part.slot);
+                return self.exec_caught_up(&view, &catching.request, (asked, stamp), now);
+            }
         }
         let Owner::Client(client) = owner else {
             return self.complete(part.slot, Said::Reply(OK), now);

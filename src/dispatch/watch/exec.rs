@@ -1,6 +1,6 @@
 //! EXEC of a client that watches: at the replica that tells, and then at the others.
 
-use super::{How, leg_to};
+use super::{How, Then, leg_to};
 use crate::dispatch::blocking::Waits;
 use crate::dispatch::client::ClientId;
 use crate::dispatch::dedicated::Purpose;
@@ -11,15 +11,15 @@ use crate::dispatch::plan::{Op, Plan};
 use crate::dispatch::primary::Origin;
 use crate::dispatch::requests::Request;
 use crate::dispatch::send::{Ask, Parcel};
-use crate::dispatch::slot::Owner;
+use crate::dispatch::slot::{Owner, Slot};
 use crate::dispatch::stamps::Told;
-use crate::dispatch::task::Written;
+use crate::dispatch::task::{Part, Written};
 use crate::dispatch::upstream::{Target, Ticket};
 use crate::dispatch::view::{Now, View};
 use crate::dispatch::{Dispatcher, Frame, Watched, block};
 use crate::proto::args::Args;
 use crate::proto::resp::table;
-use crate::stamp::Stamping;
+use crate::stamp::{Stamp, Stamping};
 
 /// What EXEC answers when a watched key changed.
 const ABORTED: &[u8] = b"*-1\r\n";
@@ -103,9 +103,35 @@ impl Dispatcher {
                 (part, self.primary_stamp(part))
             }
         };
+        let watch = self.clients[request.client as usize].watch.as_deref();
+        let leased = watch.filter(|watch| matches!(watch.how, How::Connection { .. }));
+        let at = leased.and_then(|watch| view.topology.idx_of(watch.at));
+        // A change that this client made and that is on its way aborts as well.
+        if let Some(at) = at
+            && let Some(behind) = self.unsettled(at, Owner::Client(request.client))
+        {
+            let request = Written::command(ask.args.iter());
+            return self.catch_up(view, (behind, at), (request, Then::Exec(part, stamp)), now);
+        }
         let ticket = Ticket::of(part.slot, part.generation);
         let parcel = Parcel { frame: ask.frame, args: ask.args, stamp };
         self.exec_watched(view, request.client, parcel, ticket, now);
+    }
+
+    /// What a client wrote is there: now its transaction runs, unless it left.
+    pub(super) fn exec_caught_up(
+        &mut self,
+        view: &View,
+        request: &Written,
+        (part, stamp): (Part, Option<Stamp>),
+        now: Now,
+    ) {
+        let asked = |slot: &&Slot| slot.generation == part.generation;
+        let Some(slot) = self.slots.get(part.slot as usize).filter(asked) else { return };
+        let Owner::Client(client) = slot.owner else { return self.free(part.slot) };
+        let frame = Frame::Small(&request.bytes);
+        let parcel = Parcel { frame: &frame, args: request.args(), stamp };
+        self.exec_watched(view, client, parcel, Ticket::of(part.slot, part.generation), now);
     }
 
     /// Runs a transaction where its client watches, unless a key changed. That ends the watch, and

@@ -105,6 +105,43 @@ fn the_other_racks_get_what_was_not_aborted() {
 }
 
 #[test]
+fn a_transaction_stands_behind_what_its_client_wrote() {
+    let mut s = second_rack();
+    watch_far(&mut s, "k");
+    s.send("SET k 1");
+    assert_eq!(s.sent("n1"), ["3 SET k 1"]);
+    s.sent("n3");
+    s.sent("store");
+    s.answer("store", "+OK\r\n");
+    assert_eq!(s.replies(), "+OK\r\n");
+    queue(&mut s, "SET k 2");
+    s.send("EXEC");
+    assert_eq!(s.sent("n1"), ["3 PING"]);
+    assert!(s.sent("own n1").is_empty());
+    assert!(!s.node.wants_read(s.client), "what it asks next must not come first");
+    s.answer("n1", "+OK\r\n");
+    s.answer("n1", "+PONG\r\n");
+    let sent = s.sent("own n1");
+    assert!(sent.len() == 1 && sent[0].starts_with("3 TORC.EXEC "), "{sent:?}");
+    s.answer("own n1", "*-1\r\n");
+    assert_eq!(s.replies(), "*-1\r\n");
+    // One that leaves meanwhile runs nothing.
+    watch_far(&mut s, "k");
+    s.send("SET k 1");
+    s.sent("n1");
+    s.sent("store");
+    s.answer("store", "+OK\r\n");
+    s.replies();
+    queue(&mut s, "SET k 2");
+    s.send("EXEC");
+    s.sent("n1");
+    s.node.remove_client(s.client);
+    s.answer("n1", "+OK\r\n");
+    s.answer("n1", "+PONG\r\n");
+    assert!(!s.has("own n1"));
+}
+
+#[test]
 fn what_is_read_is_no_older_than_what_is_watched() {
     let mut s = second_rack();
     s.send("TORC.CONSISTENCY DC_QUORUM");
