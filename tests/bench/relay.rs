@@ -32,6 +32,8 @@ use torc::relay_server::{PoolSource, Relay};
 
 const BUCKETS: u64 = 524_288;
 const DELTAS: u64 = 2_000;
+/// Batches the producer is ahead of the relay.
+const AHEAD: u64 = 64;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -117,9 +119,12 @@ async fn serve() -> Result<(), Failure> {
     println!("first snapshots of 4 MiB to 16 subscribers: {} ms", begun.elapsed().as_millis());
     for images in [1, 16, 256] {
         let (sent, begun) = (count(&relay), Instant::now());
-        for _ in 0..DELTAS {
+        for i in 0..DELTAS {
             producer.change(images);
-            tokio::task::yield_now().await;
+            // A producer that never waits is cut off.
+            while count(&relay) + AHEAD < sent + i {
+                tokio::task::yield_now().await;
+            }
         }
         let frames = settled(&relay, sent).await;
         clients.ask(sent + frames)?;
@@ -211,8 +216,12 @@ async fn client(address: &str, count: usize) -> Result<(), Failure> {
         let (reached, progress) = tokio::sync::watch::channel(None);
         let mut stream = client.subscribe_kv_pool(request).await?.into_inner();
         tokio::spawn(async move {
-            while let Ok(Some(frame)) = stream.message().await {
-                reached.send_replace(Some(frame.sequence));
+            loop {
+                match stream.message().await {
+                    Ok(Some(frame)) => reached.send_replace(Some(frame.sequence)),
+                    Ok(None) => return eprintln!("a stream ended"),
+                    Err(status) => return eprintln!("a stream ended: {status}"),
+                };
             }
         });
         streams.push(progress);

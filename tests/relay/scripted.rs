@@ -74,7 +74,7 @@ fn play<M: Clone + Send + 'static>(scripts: &mut VecDeque<Script<M>>) -> Says<M>
     };
     let more = script.more;
     let more = futures_util::stream::once(async move {
-        let Some((gate, more)) = more else { return None };
+        let (gate, more) = more?;
         gate.notified().await;
         Some(Ok(more))
     });

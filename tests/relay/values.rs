@@ -225,8 +225,10 @@ fn requests(update: &mut Serving) -> &mut proto::RequestLifecycleStats {
     load(update, true).requests.as_mut().unwrap()
 }
 
-/// What spoils a window, and how the plane ends then.
-const SPOILED: [(&str, fn(&mut Serving)); 24] = [
+/// How the plane ends, and what spoils a window so.
+type Spoiled = (&'static str, fn(&mut Serving));
+
+const SPOILED: [Spoiled; 24] = [
     ("untrusted_key", |u| u.pools[0].producer = None),
     ("untrusted_key", |u| u.pools[0].producer.as_mut().unwrap().layout_generation = 0),
     ("duplicate_key", |u| u.pools.push(u.pools[0].clone())),
