@@ -193,7 +193,11 @@ fn sort(db: &mut Db<'_>, args: &Args<'_>, out: &mut OutBuf, may_store: bool) -> 
     let mut is_set = false;
     let elements: Vec<Blob> = match db.record(&args[1]).map(|record| &record.value) {
         None => Vec::new(),
-        Some(Value::List(list)) => list.iter().cloned().collect(),
+        // Elements that stay as they are may still be asked for from the end.
+        Some(Value::List(list)) => match options.unsorted && options.descending {
+            true => list.iter().rev().cloned().collect(),
+            false => list.iter().cloned().collect(),
+        },
         Some(Value::Set(set)) => {
             is_set = true;
             set.iter().cloned().collect()
@@ -246,6 +250,7 @@ mod tests {
         assert_eq!(run("SORT l BY h_* DESC"), "*3 $1 3 $1 2 $1 1");
         let error = "-ERR One or more scores can't be converted into double";
         assert_eq!(run("SORT l BY d_*"), error);
+        assert_eq!(run("SORT l BY nosort DESC LIMIT 0 2"), "*2 $1 2 $1 1");
         assert_eq!(run("SORT l BY nosort GET h_*->f STORE t"), ":3");
         assert_eq!(run("LRANGE t 0 -1"), "*3 $0  $0  $3 two");
     }
