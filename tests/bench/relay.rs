@@ -32,8 +32,8 @@ use torc::relay_server::{PoolSource, Relay};
 
 const BUCKETS: u64 = 524_288;
 const DELTAS: u64 = 2_000;
-/// Batches the producer is ahead of the relay.
-const AHEAD: u64 = 64;
+/// Batches the producer is ahead; one that is 1,024 ahead of the relay is cut off.
+const AHEAD: u64 = 500;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -90,7 +90,8 @@ impl PoolSource for Producer {
 
 async fn serve() -> Result<(), Failure> {
     let limits = config::Relay {
-        publication_queue_capacity: 2 * DELTAS as usize,
+        // Half of it may follow each other without a pause.
+        publication_queue_capacity: 8 * DELTAS as usize,
         publication_threshold: 1,
         ..config::Relay::default()
     };
@@ -121,12 +122,11 @@ async fn serve() -> Result<(), Failure> {
         let (sent, begun) = (count(&relay), Instant::now());
         for i in 0..DELTAS {
             producer.change(images);
-            // A producer that never waits is cut off.
             while count(&relay) + AHEAD < sent + i {
                 tokio::task::yield_now().await;
             }
         }
-        let frames = settled(&relay, sent).await;
+        let frames = settled(&relay, sent).await - sent;
         clients.ask(sent + frames)?;
         clients.wait_for("caught up")?;
         let rate = frames as f64 / begun.elapsed().as_secs_f64();
@@ -145,14 +145,14 @@ fn count(relay: &Relay) -> u64 {
     relay.counters().deltas.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Frames made since `before`, once no more come.
+/// Frames made in all, once no more come after those `before`.
 async fn settled(relay: &Relay, before: u64) -> u64 {
     let mut last = count(relay);
     loop {
         tokio::time::sleep(Duration::from_millis(5)).await;
         let now = count(relay);
         if now == last && now > before {
-            return now - before;
+            return now;
         }
         last = now;
     }
