@@ -29,6 +29,9 @@ const LOOK_MS: u64 = 100;
 /// So long after the start others may believe that an empty datastore has what it had before.
 const NEWS_SPREAD_MS: u64 = 2000;
 
+/// So long a starting node waits for connections to peers that answer.
+const LINKS_MS: u64 = 2_000;
+
 /// Keys of the embedded store looked at for expiry each time.
 const SWEEP_KEYS: usize = 2_000;
 
@@ -233,9 +236,19 @@ impl Control {
         if !*self.shared.open_for_clients.borrow()
             && !self.refuses_reads
             && self.membership.knows_ring(self.now())
+            && self.is_linked()
         {
             self.shared.open_for_clients.send_replace(true);
         }
+    }
+
+    /// True once there is a connection to each peer that answers, as requests go at once to the
+    /// only owner in the own rack; but nobody is waited for longer than [`LINKS_MS`].
+    fn is_linked(&self) -> bool {
+        let others = self.membership.members().filter(|m| !m.is_local());
+        let mut up = others.filter(|m| m.reach() == Reach::Up).map(Member::id);
+        let is_open = |id| self.open.get(&id).is_some_and(|open| *open > 0);
+        up.all(is_open) || self.now().since(self.started) >= LINKS_MS
     }
 
     /// A holder that is back, or elsewhere, is not waited for.
