@@ -170,6 +170,8 @@ pub struct Gather {
     compare: Compare,
     strictness: Strictness,
     per_element: bool,
+    /// What is voted on is a write.
+    writes: bool,
     ballots: Vec<Ballot>,
     answers: Vec<Answer>,
     used: usize,
@@ -181,6 +183,7 @@ impl Default for Gather {
             compare: Compare::Exact,
             strictness: Strictness::Lenient,
             per_element: false,
+            writes: false,
             ballots: Vec::new(),
             answers: Vec::new(),
             used: 0,
@@ -203,6 +206,7 @@ impl Gather {
         self.compare = compare;
         self.strictness = strictness;
         self.per_element = per_element;
+        self.writes = false;
         self.used = 0;
         self.ballots.clear();
         self.ballots.extend(groups.iter().enumerate().map(|(dc, group)| Ballot {
@@ -211,6 +215,11 @@ impl Gather {
             own_pending: own.is_some_and(|own| usize::from(own) == dc),
             state: GroupState::Waiting,
         }));
+    }
+
+    /// The vote that begins is on a write: a store that may lack data has taken it all the same.
+    pub fn on_write(&mut self) {
+        self.writes = true;
     }
 
     /// Counts what a replica of group `dc` said.
@@ -325,8 +334,9 @@ impl Gather {
         let (need, pending) = (ballot.votes.need(), ballot.votes.pending());
         let (mut best, mut votes) = (None, 0);
         let speaks = |i: &usize| !self.answers[*i].voter.is_blank();
+        let counts = |i: &usize| self.writes || speaks(i);
         for i in self.of(dc).filter(speaks) {
-            let equal = self.of(dc).filter(speaks).filter(|j| self.same(i, *j)).count();
+            let equal = self.of(dc).filter(counts).filter(|j| self.same(i, *j)).count();
             if equal > votes {
                 (best, votes) = (Some(i), equal);
             }

@@ -280,6 +280,9 @@ impl Dispatcher {
             };
             let mut gather = self.spare_gathers.pop().unwrap_or_default();
             gather.begin(&plan.groups, ask.compare, strictness, ask.per_element, own);
+            if ask.op == Op::Write {
+                gather.on_write();
+            }
             Stage::Vote(gather)
         };
         let (key, generation) = self.new_slot(ask.owner, stage, ask.envelope, now);

@@ -387,3 +387,22 @@ fn values_agree_whatever_their_ids_and_the_preferred_ones_are_awaited() {
     let (four, five) = (said_by(5, "y"), said_by(5, "z"));
     assert_eq!(decide(&mut gather, &[&own, &four, &five]).0, "NoQuorum Disagree");
 }
+
+#[test]
+fn a_store_that_may_lack_data_acknowledges_a_write_but_does_not_outvote() {
+    let verdict = |strictness, writes, words: [&'static str; 3]| {
+        let mut gather = vote(&[whole(3)], Exact, strictness);
+        if writes {
+            gather.on_write();
+        }
+        let verdict = words.iter().find_map(|word| {
+            let (voter, said) = stamped(word);
+            gather.push(0, voter, Said::Reply(said.as_bytes()))
+        });
+        name(&gather, verdict.expect("a verdict"))
+    };
+    let fresh = ["+OK@0?", "+OK@0?", "+OK@0"];
+    assert_eq!(verdict(Safe, true, fresh), "+OK");
+    assert_eq!(verdict(Safe, false, fresh), "NoQuorum Disagree");
+    assert_eq!(verdict(Lenient, true, [":0@0?", ":0@0?", ":1@7"]), ":1");
+}
