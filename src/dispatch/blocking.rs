@@ -226,20 +226,20 @@ impl Dispatcher {
     /// A client that waits for a key is not there any more, or sends no more. True when it may be
     /// forgotten at once. Else whoever serves it is told so, and the client ends when that was
     /// answered: what was taken for it until then is taken at every replica.
-    pub fn on_hang_up(&mut self, id: ClientId) -> bool {
+    pub fn on_hang_up(&mut self, id: ClientId, now: Now) -> bool {
         let Some(client) = self.clients.get(id.0 as usize) else { return true };
         let Some(Waits::Upstream(up)) = client.waits.filter(|_| !client.closing) else {
             return true;
         };
-        let heard = self.hang_up(up);
+        let heard = self.hang_up(up, now);
         self.clients[id.0 as usize].closing = true;
         !heard
     }
 
     /// The client is gone while it waits: whoever serves it forgets it.
-    pub(super) fn cancel_wait(&mut self, waits: Waits) {
+    pub(super) fn cancel_wait(&mut self, waits: Waits, now: Now) {
         match waits {
-            Waits::Upstream(up) if self.hang_up(up) => self.leave_lease(up),
+            Waits::Upstream(up) if self.hang_up(up, now) => self.leave_lease(up),
             Waits::Upstream(up) => self.close_leased(up),
             Waits::Store(place) => self.leave_line(place),
             Waits::Exec(up) => self.leave_lease(up),

@@ -4,20 +4,22 @@
 //!
 //! ```text
 //! connecting --open--> leased --answered, watches no more--> idle --the next client--> leased
-//!      leased --the client left--> hung up --answered--> closed
+//!      leased --the client left--> told so --answered--> closed
 //!      any --lost, the deadline passed--> closed
 //! ```
 //!
 //! One is opened on demand, at the own datastore or at another torc node, and a few that nobody
-//! uses are kept. Hanging up is how a wait is cancelled: nothing more is sent, so the datastore,
-//! and the node in between, forget a client that is gone. It may have been served at that very
-//! moment: then its answer comes all the same, and the other replicas are told of it.
+//! uses are kept. The own datastore is asked to end a wait whose client left (`unblock.rs`), a node
+//! in between is hung up on: nothing more is sent to it, and it forgets the client. That may have
+//! been served at that very moment: then its answer comes all the same, and the other replicas are
+//! told of it.
 
 use super::client::ClientId;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
 use super::plan::Standing;
 use super::slot::Owner;
+use super::unblock::StoreClient;
 use super::upstream::{NOBODY, Target, Ticket, UpId, Upstream};
 use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame};
@@ -48,7 +50,7 @@ pub(super) enum Purpose {
     Watch,
     /// Until its transaction is answered, even if its client leaves.
     Exec,
-    /// Until the other end has heard that nobody waits any more, or has answered.
+    /// Until the other end has answered, which is told that nobody waits any more.
     Leave,
 }
 
@@ -57,11 +59,15 @@ pub(super) enum Purpose {
 pub(super) struct Lease {
     /// Nobody has an idle one.
     client: Option<u32>,
-    purpose: Purpose,
+    pub(super) purpose: Purpose,
+    /// How the datastore calls it.
+    pub(super) store_client: StoreClient,
     /// What is sent once it is connected.
     pending: Option<(Vec<u8>, Option<Stamp>, Ticket)>,
     /// What its client is told when it ends without an answer, if that is no failure.
-    ends_with: Option<&'static [u8]>,
+    pub(super) ends_with: Option<&'static [u8]>,
+    /// Its client left, and nothing came of what it waited for: it is told nothing.
+    pub(super) unserved: bool,
 }
 
 impl Lease {
@@ -85,11 +91,20 @@ impl Dispatcher {
             true => Target::Store,
             false => Target::Peer(info.id),
         };
-        let lease = Lease { client: Some(client), purpose, pending: None, ends_with: None };
+        let mut lease = Lease {
+            client: Some(client),
+            purpose,
+            store_client: StoreClient::default(),
+            pending: None,
+            ends_with: None,
+            unserved: false,
+        };
         let idle = self.idle_ups.iter().position(|up| self.ups[up.0 as usize].target == target);
         if let Some(at) = idle {
             let up = self.idle_ups.swap_remove(at);
-            self.ups[up.0 as usize].lease = Some(Box::new(lease));
+            let held = &mut self.ups[up.0 as usize].lease;
+            lease.store_client = held.as_ref().map_or(StoreClient::Unknown, |l| l.store_client);
+            *held = Some(Box::new(lease));
             return Ok(up);
         }
         let limit = match (purpose, target) {
@@ -169,7 +184,7 @@ impl Dispatcher {
         if lease.pending.is_some() {
             return;
         }
-        let (client, purpose) = (lease.client, lease.purpose);
+        let (client, purpose, unserved) = (lease.client, lease.purpose, lease.unserved);
         match (purpose, client) {
             (Purpose::Idle, _) => return,
             (Purpose::Watch, Some(client)) => self.note_watching(client),
@@ -180,6 +195,9 @@ impl Dispatcher {
             (Purpose::Leave, client) => {
                 if let Some(client) = client {
                     self.clients[client as usize].waits = None;
+                }
+                if let Some(client) = client.filter(|_| unserved) {
+                    self.events.push_back(Event::Kill { client: ClientId(client) });
                 }
                 self.close_leased(id);
             }
@@ -199,14 +217,17 @@ impl Dispatcher {
 
     /// Nobody waits on a connection any more: the other end is told. False when it has not seen the
     /// whole request, so that nothing can have come of it.
-    pub(super) fn hang_up(&mut self, id: UpId) -> bool {
+    pub(super) fn hang_up(&mut self, id: UpId, now: Now) -> bool {
         let Some(up) = self.ups.get_mut(id.0 as usize) else { return false };
         let Some(lease) = up.lease.as_mut().filter(|_| up.up && up.out.is_empty()) else {
             return false;
         };
         if lease.purpose != Purpose::Leave {
             lease.purpose = Purpose::Leave;
-            self.events.push_back(Event::HangUp { up: id });
+            match up.target {
+                Target::Peer(_) => self.events.push_back(Event::HangUp { up: id }),
+                Target::Store => self.end_store_wait(id, now),
+            }
         }
         true
     }
@@ -216,7 +237,7 @@ impl Dispatcher {
         if let Some(lease) = self.ups.get_mut(id.0 as usize).and_then(|up| up.lease.as_mut()) {
             lease.ends_with = Some(said);
         }
-        if !self.hang_up(id) {
+        if !self.hang_up(id, now) {
             self.on_upstream_state(id, false, Cause::Closed, now);
         }
     }

@@ -142,6 +142,9 @@ impl Dispatcher {
         self.wait_for_older(id);
         match target {
             Target::Peer(_) => self.probe(id, now),
+            Target::Store if self.ups[id.0 as usize].lease.is_some() => {
+                self.ask_store_client(id, now);
+            }
             Target::Store => self.store_version = StoreVersion::Unknown,
         }
         self.send_pending(id, now);

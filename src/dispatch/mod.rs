@@ -78,6 +78,7 @@ mod task;
 mod throttle;
 mod timers;
 mod turn;
+mod unblock;
 mod upstream;
 mod waiting;
 mod watch;
@@ -111,7 +112,7 @@ use plan::Plan;
 use scripts::Scripts;
 use slot::Slot;
 use upstream::Upstream;
-use view::{Protocol, View};
+use view::{Now, Protocol, View};
 
 /// A connection of either side, for the shell's list of those with bytes to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,6 +200,8 @@ pub struct Dispatcher {
     line: waiting::Line,
     /// Effects that are to be sent again.
     chases: Vec<chase::Due>,
+    /// Waits that the datastore is to end.
+    unblocks: Vec<unblock::Due>,
     links: Links,
     /// Links that were connected and cannot be encrypted.
     unusable: Vec<UpId>,
@@ -244,6 +247,7 @@ impl Dispatcher {
             idle_ups: Vec::new(),
             line: waiting::Line::new(),
             chases: Vec::new(),
+            unblocks: Vec::new(),
             links: Links::default(),
             unusable: Vec::new(),
             slots: Slab::new(),
@@ -290,7 +294,7 @@ impl Dispatcher {
     }
 
     /// A connection that asks is gone. What it asked is still awaited, for order, and dropped.
-    pub fn remove_client(&mut self, id: ClientId) {
+    pub fn remove_client(&mut self, id: ClientId, now: Now) {
         let Some(mut client) = self.clients.try_remove(id.0 as usize) else { return };
         match client.peer {
             None => self.counters.clients -= 1,
@@ -300,7 +304,7 @@ impl Dispatcher {
             self.abandon(slot);
         }
         if let Some(waits) = client.waits {
-            self.cancel_wait(waits);
+            self.cancel_wait(waits, now);
         }
         if let Some(watch) = client.watch {
             self.drop_watch(*watch);

@@ -13,7 +13,8 @@ use super::slot::{Envelope, Owner, Stage};
 use super::stamps::Told;
 use super::task::{Part, Task, write_for_c};
 use super::upstream::{
-    NOBODY, STORE_VERSION, TOO_LATE, Target, Ticket, UpId, UpstreamError, Weight,
+    NOBODY, STORE_CLIENT, STORE_UNBLOCK, STORE_VERSION, TOO_LATE, Target, Ticket, UpId,
+    UpstreamError, Weight,
 };
 use super::view::{Now, View};
 use super::{Dispatcher, Event, Frame, cut, multi};
@@ -63,7 +64,8 @@ impl Dispatcher {
                 }
                 Some(ticket) => {
                     let body = &buf[pos + frame.header..pos + len];
-                    self.answer_told(ticket, Said::Reply(body), told, now);
+                    let said = self.ended_wait(id, body).unwrap_or(Said::Reply(body));
+                    self.answer_told(ticket, said, told, now);
                     pos += len;
                 }
                 None => pos += len,
@@ -127,6 +129,8 @@ impl Dispatcher {
         match ticket.slot {
             NOBODY => return,
             STORE_VERSION => return self.note_store_version(&said),
+            STORE_CLIENT => return self.note_store_client(UpId(ticket.generation), &said, now),
+            STORE_UNBLOCK => return self.note_unblocked(UpId(ticket.generation), &said, now),
             TOO_LATE => {
                 self.counters.late_replies += 1;
                 return;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use super::failure::Cause;
+use super::unblock::CLIENT_ID;
 use super::view::{BucketTypes, NodeState, Now, Settings, View};
 use super::{ClientId, ClientKind, Conn, Dispatcher, Embedded, Event, Target, UpId};
 use crate::proto::args::Args;
@@ -36,6 +37,9 @@ pub(super) fn ring(peers: &[(&str, &str, u32)]) -> Vec<Peer> {
     };
     peers.iter().enumerate().map(peer).collect()
 }
+
+/// The number of the datastore's connection that is upstream 0.
+pub(super) const STORE_CLIENT: u32 = 1000;
 
 /// One upstream as the test sees it.
 #[derive(Default)]
@@ -93,7 +97,8 @@ impl Scripted {
         scripted
     }
 
-    /// Opens what the node wants to have open; peers answer the question who they are.
+    /// Opens what the node wants to have open; peers answer the question who they are, and the
+    /// datastore tells the numbers of clients' own connections, from [`STORE_CLIENT`] on.
     pub(super) fn connect(&mut self) {
         while let Some(event) = self.node.poll_event() {
             let (up, target) = match event {
@@ -106,14 +111,19 @@ impl Scripted {
             };
             self.far.insert(up.0, Far::default());
             self.node.on_upstream_state(up, true, Cause::Closed, self.now);
-            if let Target::Peer(_) = target {
-                self.flush();
-                let probe = self.node.view().settings.protocol.probe();
-                let bytes = &mut self.far.get_mut(&up.0).expect("inserted").bytes;
-                let at = bytes.windows(probe.len()).position(|w| w == probe).expect("a probe");
-                bytes.drain(..at + probe.len());
-                self.reply_of(up, 1, "+PONG\r\n");
-            }
+            let leased = self.node.ups[up.0 as usize].lease.is_some();
+            let (question, answer) = match target {
+                Target::Peer(_) => {
+                    (self.node.view().settings.protocol.probe(), "+PONG\r\n".to_owned())
+                }
+                Target::Store if leased => (CLIENT_ID, format!(":{}\r\n", STORE_CLIENT + up.0)),
+                Target::Store => continue,
+            };
+            self.flush();
+            let bytes = &mut self.far.get_mut(&up.0).expect("inserted").bytes;
+            let at = bytes.windows(question.len()).position(|w| w == question);
+            bytes.drain(..at.expect("a question") + question.len());
+            self.reply_of(up, 1, &answer);
         }
     }
 

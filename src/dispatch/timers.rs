@@ -69,6 +69,7 @@ impl Dispatcher {
         due.chain(moved)
             .chain(self.line_due_ms())
             .chain(self.chase_due_ms())
+            .chain(self.unblock_due_ms())
             .min()
             .map(|at| at.max(now.mono_ms() + TICK_MS))
     }
@@ -79,6 +80,7 @@ impl Dispatcher {
         self.expire_moved(now);
         self.expire_line(now);
         self.resend_chases(now);
+        self.unblock_again(now);
         let mut stalled = std::mem::take(&mut self.unusable);
         // By number: an answer may close one of them.
         for id in (0..self.ups.capacity() as u32).map(UpId) {

@@ -46,6 +46,13 @@ pub(super) const TOO_LATE: u32 = u32::MAX - 1;
 /// The reply of this ticket tells the datastore's version.
 pub(super) const STORE_VERSION: u32 = u32::MAX - 2;
 
+/// The reply of this ticket tells how the datastore calls the connection whose number is in the
+/// place of the generation.
+pub(super) const STORE_CLIENT: u32 = u32::MAX - 3;
+
+/// The same for whether the datastore ended the wait on that connection.
+pub(super) const STORE_UNBLOCK: u32 = u32::MAX - 4;
+
 /// One awaited reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket {

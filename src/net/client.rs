@@ -54,7 +54,8 @@ impl Core {
         if self.is_broken() {
             return;
         }
-        self.enter().remove_client(id);
+        let now = self.setup.clock.now();
+        self.enter().remove_client(id, now);
         self.ios.borrow_mut().remove(Conn::Client(id));
         self.remotes.borrow_mut().remove(&id);
         self.after_input();
@@ -135,7 +136,8 @@ impl Core {
             match self.poll_read(read, rx, 0, cx, |_, _| ()) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0) | Err(_)) => {
-                    let forgotten = self.enter().on_hang_up(id);
+                    let now = self.setup.clock.now();
+                    let forgotten = self.enter().on_hang_up(id, now);
                     self.after_input();
                     if forgotten {
                         return Poll::Ready(());

@@ -105,11 +105,10 @@ fn who_leaves_takes_nothing(ring: &Ring) {
 }
 
 /// What is taken for a client that leaves at that moment is taken at every replica, or at none.
-fn leaving_races_with_pushing(ring: &Ring) {
-    const TURNS: usize = 40;
+fn leaving_races_with_pushing(ring: &Ring, turns: usize) {
     let mut pusher = ring.nodes[3].connect();
     let mut racks = [0, 2, 4].map(|node| ring.nodes[node].connect());
-    for i in 0..TURNS {
+    for i in 0..turns {
         let mut leaver = ring.nodes[i % 6].connect();
         leaver.send(&encode(&["BLPOP", "{race}", "0"])).expect("sent");
         wait_until("somebody waits", || waits_at_keys(&ring.nodes) > 0);
@@ -223,6 +222,8 @@ fn waits_end_with_a_value_over_redis_servers() {
     assert_eq!(client.call(&["XACK", "{x}", "g", "8-1"]), Reply::Int(1));
     copies_agree(&ring);
     who_leaves_takes_nothing(&ring);
+    // redis-server drops what it took when it reads the end of a connection in the same turn.
+    leaving_races_with_pushing(&ring, 150);
     other_types_are_waited_through(&ring);
     workers_share_a_queue(&ring);
     copies_agree(&ring);
@@ -234,7 +235,7 @@ fn waits_end_with_a_value_over_embedded_stores() {
     lists_and_sorted_sets(&ring);
     copies_agree(&ring);
     who_leaves_takes_nothing(&ring);
-    leaving_races_with_pushing(&ring);
+    leaving_races_with_pushing(&ring, 40);
     other_types_are_waited_through(&ring);
     workers_share_a_queue(&ring);
     copies_agree(&ring);

@@ -349,8 +349,9 @@ impl World {
             .filter(|(id, port)| finished(**id, port))
             .map(|(id, _)| *id)
             .collect();
+        let now = self.time(n);
         for client in done {
-            self.nodes[n].dispatcher.remove_client(ClientId(client));
+            self.nodes[n].dispatcher.remove_client(ClientId(client), now);
             if let Some(port) = self.nodes[n].clients.remove(&client) {
                 let due = self.net.finish(port.link, port.side, self.now_us, &mut self.rng);
                 self.plan_arrivals(port.link, due);

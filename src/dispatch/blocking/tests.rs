@@ -47,10 +47,11 @@ fn who_leaves_is_forgotten_by_the_store() {
     s.send("BLPOP k 0");
     s.connect();
     s.sent("own store");
-    assert!(!s.node.on_hang_up(s.client));
-    assert!(matches!(s.node.poll_event(), Some(Event::HangUp { .. })));
+    assert!(!s.node.on_hang_up(s.client, s.now));
     assert!(!s.node.may_hang_up(s.client) && !s.node.is_finished(s.client));
-    s.lose("own store");
+    assert_eq!(s.sent("store"), ["CLIENT UNBLOCK 1001 ERROR"]);
+    s.answer("store", ":1\r\n");
+    s.answer("own store", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n");
     assert_eq!((s.node.in_flight(), s.node.waiting()), (0, 0));
     assert!(matches!(s.node.poll_event(), Some(Event::Kill { client }) if client == s.client));
     assert!(matches!(s.node.poll_event(), Some(Event::Disconnect { .. })));
@@ -61,8 +62,8 @@ fn who_leaves_before_it_was_heard_was_never_there() {
     let mut s = one_node();
     s.send("BLPOP k 0");
     assert!(matches!(s.node.poll_event(), Some(Event::Connect { .. })));
-    assert!(s.node.on_hang_up(s.client), "nobody needs to be told");
-    s.node.remove_client(s.client);
+    assert!(s.node.on_hang_up(s.client, s.now), "nobody needs to be told");
+    s.node.remove_client(s.client, s.now);
     assert!(matches!(s.node.poll_event(), Some(Event::Disconnect { .. })));
     assert_eq!(s.node.in_flight(), 0);
 }
@@ -78,7 +79,7 @@ fn what_was_taken_for(leave: impl FnOnce(&mut Scripted)) {
     s.answer("own n1", PAIR);
     s.replies();
     assert!(s.node.is_finished(s.client));
-    s.node.remove_client(s.client);
+    s.node.remove_client(s.client, s.now);
     assert!(matches!(s.node.poll_event(), Some(Event::Disconnect { .. })), "it is not used again");
     assert_eq!(s.sent("store"), ["LREM k 1 v"]);
     assert_eq!(s.sent("n3"), ["3 LREM k 1 v"]);
@@ -90,11 +91,11 @@ fn what_was_taken_for(leave: impl FnOnce(&mut Scripted)) {
 
 #[test]
 fn what_was_taken_for_a_client_that_leaves_is_taken_everywhere() {
-    what_was_taken_for(|s| assert!(!s.node.on_hang_up(s.client)));
-    what_was_taken_for(|s| s.node.remove_client(s.client));
+    what_was_taken_for(|s| assert!(!s.node.on_hang_up(s.client, s.now)));
+    what_was_taken_for(|s| s.node.remove_client(s.client, s.now));
     what_was_taken_for(|s| {
-        assert!(!s.node.on_hang_up(s.client));
-        s.node.remove_client(s.client);
+        assert!(!s.node.on_hang_up(s.client, s.now));
+        s.node.remove_client(s.client, s.now);
     });
 }
 
@@ -191,7 +192,7 @@ fn a_wait_stands_behind_what_its_client_wrote() {
     s.send("RPUSH k v");
     s.send("BLPOP k 0");
     s.sent("n1");
-    s.node.remove_client(s.client);
+    s.node.remove_client(s.client, s.now);
     s.answer("n1", ":1\r\n");
     s.answer("n1", "+PONG\r\n");
     assert!(s.sent("own n1").is_empty());

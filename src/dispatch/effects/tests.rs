@@ -84,7 +84,7 @@ fn a_client_that_leaves_does_not_keep_the_others_from_the_effect() {
     let mut s = three_racks();
     s.send("SPOP k");
     s.sent("n1");
-    s.node.remove_client(s.client);
+    s.node.remove_client(s.client, s.now);
     s.answer("n1", "$1\r\na\r\n");
     assert_eq!(s.sent("store"), ["SREM k a"]);
     assert_eq!(s.sent("n3"), ["3 SREM k a"]);

@@ -84,7 +84,7 @@ fn a_client_that_leaves_meanwhile_is_forgotten() {
     s.send(&format!("EVALSHA {SHA} 1 k"));
     s.sent("n2");
     s.sent("n3");
-    s.node.remove_client(s.client);
+    s.node.remove_client(s.client, s.now);
     s.answer("n2", "$9\r\nreturn{1}\r\n");
     assert!(s.sent("store").is_empty());
     s.answer("n3", "$-1\r\n");

@@ -135,7 +135,7 @@ fn a_transaction_stands_behind_what_its_client_wrote() {
     queue(&mut s, "SET k 2");
     s.send("EXEC");
     s.sent("n1");
-    s.node.remove_client(s.client);
+    s.node.remove_client(s.client, s.now);
     s.answer("n1", "+OK\r\n");
     s.answer("n1", "+PONG\r\n");
     assert!(!s.has("own n1"));
@@ -192,7 +192,7 @@ fn what_ends_a_watch_gives_the_connection_back() {
     }
     let mut s = one_node();
     watch(&mut s, "k");
-    s.node.remove_client(s.client);
+    s.node.remove_client(s.client, s.now);
     assert!(matches!(s.node.poll_event(), Some(Event::Disconnect { .. })));
 }
 
@@ -229,7 +229,7 @@ fn a_transaction_is_carried_out_when_its_client_leaves() {
     queue(&mut s, "SET k 2");
     s.send("EXEC");
     s.sent("own n1");
-    s.node.remove_client(s.client);
+    s.node.remove_client(s.client, s.now);
     s.answer("own n1", "*1\r\n+OK\r\n");
     assert_eq!(s.sent("store"), ["MULTI", "SET k 2", "EXEC"]);
     assert_eq!(s.sent("n3").len(), 1);
