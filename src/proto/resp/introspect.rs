@@ -225,6 +225,7 @@ fn keys(args: &Args<'_>, modules: &ModuleCommands, with_flags: bool, out: &mut V
     let asked = args.tail(2);
     let spec = match table::find(&asked, modules) {
         Ok(spec) => spec,
+        Err(Rejection::Arity(spec)) if spec.keys == KeySpec::None => spec,
         Err(Rejection::Arity(_)) => {
             let text = b"ERR Invalid number of arguments specified for command";
             return encode::error(out, text);
@@ -237,18 +238,21 @@ fn keys(args: &Args<'_>, modules: &ModuleCommands, with_flags: bool, out: &mut V
         return encode::error(out, b"ERR The command has no key arguments");
     }
     let found = spec.keys_of(&asked);
+    // Scripts and functions may do without.
+    let counted = matches!(spec.keys, KeySpec::NumKeys { at: 2, .. });
+    let may_have_none = counted && spec.routing == Routing::Keyed;
+    if found.len() == 0 && !may_have_none {
+        return encode::error(out, b"ERR Invalid arguments specified for command");
+    }
     encode::array(out, found.len());
-    for key in found {
+    for (nth, key) in found.enumerate() {
         if !with_flags {
             encode::bulk(out, &asked[key]);
             continue;
         }
         encode::array(out, 2);
         encode::bulk(out, &asked[key]);
-        match spec.class_of(&asked) {
-            Class::Read | Class::Admin => simples(&["RO", "access"], out),
-            Class::Write => simples(&["RW", "update"], out),
-        }
+        simples(spec.key_uses.of(nth, &asked), out);
     }
 }
 

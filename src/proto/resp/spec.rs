@@ -4,6 +4,7 @@
 //! with BLOCK), the method ending in `_of` looks at them; callers use these.
 
 use super::effect::EffectRule;
+use super::key_use::{CHANGES, KeyUse, KeyUses, READS};
 use super::shape::{Shape, ShapeRule};
 use crate::proto::args::Args;
 use crate::proto::command::{Class, Compare, Effect, KeyIndices, KeySpec, Merge, Routing, TowardC};
@@ -23,6 +24,8 @@ pub struct CommandSpec {
     pub reference_class: Option<Class>,
     /// Where the keys are.
     pub keys: KeySpec,
+    /// What it does to each of them, as clients are told.
+    pub key_uses: KeyUses,
     /// Where it goes.
     pub routing: Routing,
     /// Decides the routing where arguments do.
@@ -60,6 +63,7 @@ const fn row(name: &'static str, arity: i8, class: Class, keys: KeySpec) -> Comm
         class_by: None,
         reference_class: None,
         keys,
+        key_uses: KeyUses::all(if matches!(class, Class::Write) { CHANGES } else { READS }),
         routing,
         routing_by: None,
         merge: Merge::None,
@@ -106,6 +110,20 @@ impl CommandSpec {
 
     pub(super) const fn to_by(self, by: fn(&Args<'_>) -> Routing) -> CommandSpec {
         CommandSpec { routing_by: Some(by), ..self }
+    }
+
+    /// It does this to all its keys.
+    pub(super) const fn uses(self, keys: KeyUse) -> CommandSpec {
+        CommandSpec { key_uses: KeyUses::all(keys), ..self }
+    }
+
+    /// It does one thing to its first key and another one to the others.
+    pub(super) const fn uses_both(self, first: KeyUse, others: KeyUse) -> CommandSpec {
+        CommandSpec { key_uses: KeyUses { first, others, by: None }, ..self }
+    }
+
+    pub(super) const fn uses_by(self, by: fn(&Args<'_>) -> KeyUse) -> CommandSpec {
+        CommandSpec { key_uses: KeyUses { by: Some(by), ..self.key_uses }, ..self }
     }
 
     pub(super) const fn class_by(self, by: fn(&Args<'_>) -> Class) -> CommandSpec {

@@ -50,12 +50,20 @@ fn keys_are_told_as_redis_tells_them() {
         ("COMMAND GETKEYS nope a", "-ERR Invalid command specified\r\n"),
         ("COMMAND GETKEYS config nope", "-ERR Invalid command specified\r\n"),
         ("COMMAND GETKEYS PING a", "-ERR The command has no key arguments\r\n"),
+        ("COMMAND GETKEYS EXEC a", "-ERR The command has no key arguments\r\n"),
+        ("COMMAND GETKEYS LMPOP 0 a LEFT", "-ERR Invalid arguments specified for command\r\n"),
         ("COMMAND GETKEYS GET a b", "-ERR Invalid number of arguments specified for command\r\n"),
     ] {
         assert_eq!(asked(line), error.as_bytes(), "{line}");
     }
     let flags = asked("COMMAND GETKEYSANDFLAGS GET a");
     assert_eq!(flags, b"*1\r\n*2\r\n$1\r\na\r\n*2\r\n+RO\r\n+access\r\n");
+    let words = |line: &str| String::from_utf8(asked(line)).unwrap().replace("\r\n", " ");
+    let both = "*2 *2 $1 a *3 +RW +access +delete *2 $1 b *2 +OW +update ";
+    assert_eq!(words("COMMAND GETKEYSANDFLAGS RENAME a b"), both);
+    assert!(words("COMMAND GETKEYSANDFLAGS SET a b").ends_with("+OW +update "));
+    assert!(words("COMMAND GETKEYSANDFLAGS SET a b get").ends_with("+RW +access +update "));
+    assert!(words("COMMAND GETKEYSANDFLAGS BITFIELD a GET u8 0").ends_with("+RO +access "));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Commands about connections, nodes, scripts and transactions.
 
+use super::super::key_use::{ASKS, CHANGES_AND_TELLS};
 use super::super::shape::Shape;
 use super::super::spec::{ANY, CommandSpec, admin, container, read, refused, write};
 use crate::proto::command::Class::Write;
@@ -92,7 +93,7 @@ pub(super) const SERVER: &[CommandSpec] = &[
     admin("memory|malloc-stats", 2, LocalStore).lift(Shape::Verbatim),
     admin("memory|purge", 2, LocalStore),
     admin("memory|stats", 2, LocalStore).lift(Shape::Stats),
-    read("memory|usage", -3, SECOND).cmp(super::Any),
+    read("memory|usage", -3, SECOND).uses(ASKS).cmp(super::Any),
     container("module"),
     admin("module|list", 2, LocalStore).lift(Shape::Maps),
     refused("module|load", -3, OPERATOR),
@@ -142,11 +143,11 @@ pub(super) const PUB_SUB: &[CommandSpec] = &[
 ];
 
 pub(super) const SCRIPTING: &[CommandSpec] = &[
-    write("eval", -3, SCRIPT_KEYS).c(3, ANY).c_else(Refuse),
+    write("eval", -3, SCRIPT_KEYS).uses(CHANGES_AND_TELLS).c(3, ANY).c_else(Refuse),
     read("eval_ro", -3, SCRIPT_KEYS).c_else(Rewrite),
-    write("evalsha", -3, SCRIPT_KEYS).c(3, ANY).c_else(Refuse),
+    write("evalsha", -3, SCRIPT_KEYS).uses(CHANGES_AND_TELLS).c(3, ANY).c_else(Refuse),
     read("evalsha_ro", -3, SCRIPT_KEYS).c_else(Rewrite),
-    write("fcall", -3, SCRIPT_KEYS).c_else(Refuse),
+    write("fcall", -3, SCRIPT_KEYS).uses(CHANGES_AND_TELLS).c_else(Refuse),
     read("fcall_ro", -3, SCRIPT_KEYS).c_else(Refuse),
     container("function"),
     write("function|delete", 3, NoKey).to(AllNodes),
@@ -170,7 +171,7 @@ pub(super) const TRANSACTIONS: &[CommandSpec] = &[
     admin("exec", 1, Transaction),
     admin("multi", 1, Transaction),
     admin("unwatch", 1, Transaction),
-    CommandSpec { keys: ALL, ..admin("watch", -2, Transaction) },
+    CommandSpec { keys: ALL, ..admin("watch", -2, Transaction).uses(ASKS) },
 ];
 
 /// Commands of this node alone.
