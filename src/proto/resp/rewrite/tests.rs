@@ -1,3 +1,4 @@
+use super::outcome::ENTRIES_READ;
 use super::*;
 use crate::proto::args::{Args, Span};
 use crate::proto::resp::decode::{RequestDecoder, RequestLimits};
@@ -157,11 +158,14 @@ fn deliveries_are_repeated_for_the_same_consumer() {
     let reply = format!("*1\r\n*2\r\n$1\r\nx\r\n*1\r\n{entry}");
     assert_eq!(
         outcome_of("XREADGROUP GROUP g c COUNT 1 STREAMS y x > >", &reply),
-        ["XCLAIM x g c 0 7-1 TIME 1000000 RETRYCOUNT 1 FORCE JUSTID LASTID 7-1"]
+        [
+            "XCLAIM x g c 0 7-1 TIME 1000000 RETRYCOUNT 1 FORCE JUSTID LASTID 7-1".to_owned(),
+            format!("EVAL {ENTRIES_READ} 1 x g 7-1 7-1 1"),
+        ]
     );
     assert_eq!(
         outcome_of("XREADGROUP GROUP g c NOACK STREAMS x >", &reply),
-        ["XGROUP SETID x g 7-1"]
+        [format!("EVAL {ENTRIES_READ} 1 x g 7-1 7-1 1 c")]
     );
     assert_eq!(outcome_of("XREADGROUP GROUP g c STREAMS x 0", &reply), [""; 0]);
     assert_eq!(outcome_of("XREADGROUP GROUP g c STREAMS x >", "*-1\r\n"), [""; 0]);
