@@ -35,14 +35,14 @@ pub(crate) fn prefetch<T>(place: &T) {
 pub(crate) fn prefetch_row(rows: &[Row], stride_bits: u32, bucket: u32) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         let start =
             rows.as_ptr().cast::<AtomicU64>().wrapping_add((bucket as usize) << stride_bits);
         // SAFETY: as in `prefetch`: nothing is read, so even an address outside would be harmless.
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(start.cast());
+            _mm_prefetch::<_MM_HINT_T1>(start.cast());
             if stride_bits > 3 {
-                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(8).cast());
+                _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(8).cast());
             }
         }
     }
@@ -76,7 +76,7 @@ pub(crate) fn advise_huge_pages<T>(table: &mut Vec<T>) {
 pub(crate) enum Kernel {
     /// Word by word, anywhere.
     Portable,
-    /// Eight lanes at a time. Only [`Kernel::detect`] makes this value.
+    /// Four lanes at a time. Only [`Kernel::detect`] makes this value.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2Proof),
 }
@@ -135,7 +135,7 @@ pub(crate) fn probe(
     masks: &mut [u16],
 ) {
     match (kernel, stride_bits) {
-        // SAFETY (both): an `Avx2Proof` exists only where AVX2 was detected.
+        // SAFETY (all): an `Avx2Proof` exists only where AVX2 was detected.
         #[cfg(target_arch = "x86_64")]
         (Kernel::Avx2(Avx2Proof(())), 4) => unsafe {
             avx2::probe::<16>(rows, addresses, masks);
@@ -143,6 +143,10 @@ pub(crate) fn probe(
         #[cfg(target_arch = "x86_64")]
         (Kernel::Avx2(Avx2Proof(())), 3) => unsafe {
             avx2::probe::<8>(rows, addresses, masks);
+        },
+        #[cfg(target_arch = "x86_64")]
+        (Kernel::Avx2(Avx2Proof(())), 2) => unsafe {
+            avx2::probe::<4>(rows, addresses, masks);
         },
         (_, 4) => probe_portable::<16>(rows, addresses, masks),
         (_, 3) => probe_portable::<8>(rows, addresses, masks),
@@ -193,10 +197,12 @@ mod avx2 {
     use super::{Address, Addressing, AtomicU64, Row, SequenceHash, for_each, locate_each};
     use std::arch::asm;
     use std::arch::x86_64::{
-        __m128i, __m256i, _mm256_castsi256_ps, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32,
-        _mm256_movemask_ps, _mm256_or_si256, _mm256_packs_epi16, _mm256_set_m128i,
+        __m256i, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_movemask_pd, _mm256_or_si256,
         _mm256_set1_epi16, _mm256_setzero_si256,
     };
+
+    /// Lanes of one load.
+    const QUAD: usize = 4;
 
     /// See [`super::locate`].
     #[target_feature(enable = "avx2")]
@@ -204,93 +210,48 @@ mod avx2 {
         locate_each(addressing, hashes, out);
     }
 
-    /// See [`super::probe`]. `STRIDE` is 8 or 16.
+    /// See [`super::probe`]. `STRIDE` is 4, 8 or 16.
     #[target_feature(enable = "avx2")]
     pub(super) fn probe<const STRIDE: usize>(
         rows: &[Row],
         addresses: &[Address],
         masks: &mut [u16],
     ) {
-        const { assert!(STRIDE == 8 || STRIDE == 16) };
+        const { assert!(STRIDE.is_multiple_of(QUAD)) };
         for_each::<STRIDE>(rows, addresses, masks, |a, b, fingerprint| {
             let wanted = _mm256_set1_epi16(fingerprint as i16);
-            let mut absent = absent_lanes::<STRIDE, 0, 1, 2, 3>(a, b, wanted);
-            if STRIDE == 16 {
-                absent |= absent_lanes::<16, 4, 5, 6, 7>(wide(a), wide(b), wanted) << 8;
+            let (a, b) = (a.as_chunks::<QUAD>().0, b.as_chunks::<QUAD>().0);
+            let mut absent = 0;
+            for quad in 0..STRIDE / QUAD {
+                let held = _mm256_or_si256(equal(&a[quad], wanted), equal(&b[quad], wanted));
+                let none = _mm256_cmpeq_epi64(held, _mm256_setzero_si256());
+                absent |= _mm256_movemask_pd(_mm256_castsi256_pd(none)) << (quad * QUAD);
             }
             !absent as u16 & ((1u32 << STRIDE) - 1) as u16
         });
     }
 
-    /// A row of sixteen as what it is.
-    #[inline(always)]
-    fn wide<const STRIDE: usize>(row: &[AtomicU64; STRIDE]) -> &[AtomicU64; 16] {
-        row.as_slice().try_into().expect("a row of sixteen")
-    }
-
-    /// One bit for each of the eight lanes of four pairs that has `wanted` in neither word.
-    ///
-    /// Packing works on the two halves of a register apart, so the first and third pair go into
-    /// one and the second and fourth into the other: then all lanes come out in their order.
+    /// The slots of four words that equal those of `wanted`, as ones.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn absent_lanes<
-        const STRIDE: usize,
-        const P0: usize,
-        const P1: usize,
-        const P2: usize,
-        const P3: usize,
-    >(
-        a: &[AtomicU64; STRIDE],
-        b: &[AtomicU64; STRIDE],
-        wanted: __m256i,
-    ) -> i32 {
-        let odd = _mm256_or_si256(
-            _mm256_cmpeq_epi16(load::<STRIDE, P0, P2>(a), wanted),
-            _mm256_cmpeq_epi16(load::<STRIDE, P0, P2>(b), wanted),
-        );
-        let even = _mm256_or_si256(
-            _mm256_cmpeq_epi16(load::<STRIDE, P1, P3>(a), wanted),
-            _mm256_cmpeq_epi16(load::<STRIDE, P1, P3>(b), wanted),
-        );
-        let slots = _mm256_packs_epi16(odd, even);
-        let none = _mm256_cmpeq_epi32(slots, _mm256_setzero_si256());
-        _mm256_movemask_ps(_mm256_castsi256_ps(none))
-    }
-
-    /// The words of two pairs.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn load<const STRIDE: usize, const LOW: usize, const HIGH: usize>(
-        row: &[AtomicU64; STRIDE],
-    ) -> __m256i {
-        _mm256_set_m128i(load_pair::<STRIDE, HIGH>(row), load_pair::<STRIDE, LOW>(row))
-    }
-
-    /// The two words of pair number `PAIR`, by one aligned 16-byte load.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn load_pair<const STRIDE: usize, const PAIR: usize>(row: &[AtomicU64; STRIDE]) -> __m128i {
-        const { assert!(PAIR * 2 + 1 < STRIDE) };
-        debug_assert!(row.as_ptr().addr().is_multiple_of(16));
-        let loaded;
-        // SAFETY: the pair lies inside the row (asserted above) and at a multiple of 16 bytes:
-        // rows begin at multiples of their size in an allocation aligned to 128 bytes. Other
-        // threads may store to these words meanwhile. Both Intel and AMD document that processors
-        // with AVX carry out an aligned VEX-encoded 16-byte VMOVDQA as one access, so each word
-        // arrives whole, as by a relaxed atomic load; the compiler sees an opaque block that
-        // reads memory, so no unsynchronised access exists in its model. No flags, stack or
-        // memory are written.
+    fn equal(words: &[AtomicU64; QUAD], wanted: __m256i) -> __m256i {
+        let slots;
+        // SAFETY: the 32 bytes read are the four words. Other threads may store to them meanwhile;
+        // the compiler sees an opaque block that reads memory, so there is no unsynchronised
+        // access in its model, and any bits that arrive are a value. No flags, stack or memory
+        // are written. Words arrive whole where the processor reads 8, 16 or 32 aligned bytes at
+        // once, which all do; a word of two halves would be one old and one new half of a bucket,
+        // as a query may see of two words anyhow.
         unsafe {
             asm!(
-                "vmovdqa {loaded}, xmmword ptr [{row} + {offset}]",
-                row = in(reg) row.as_ptr(),
-                offset = const PAIR * 16,
-                loaded = lateout(xmm_reg) loaded,
+                "vpcmpeqw {slots}, {wanted}, ymmword ptr [{words}]",
+                words = in(reg) words.as_ptr(),
+                wanted = in(ymm_reg) wanted,
+                slots = lateout(ymm_reg) slots,
                 options(nostack, preserves_flags, readonly),
             );
         }
-        loaded
+        slots
     }
 }
 

@@ -197,6 +197,10 @@ impl GlobalCkfIndexer {
     pub fn probe(&self, hashes: &[SequenceHash], masks: &mut [u16]) -> u16 {
         assert_eq!(hashes.len(), masks.len());
         let ready = self.shared.table.ready();
+        if let ([hash], [mask]) = (hashes, &mut *masks) {
+            *mask = self.shared.table.probe_one(*hash) & ready;
+            return ready;
+        }
         for (hashes, masks) in hashes.chunks(PROBE_RUN).zip(masks.chunks_mut(PROBE_RUN)) {
             self.shared.probe_run(hashes, masks);
             masks.iter_mut().for_each(|mask| *mask &= ready);

@@ -131,6 +131,15 @@ impl LaneTable {
         simd::probe(self.kernel, &self.rows, self.stride_bits, addresses, masks);
     }
 
+    /// The lanes that hold one hash, ready or not.
+    #[inline]
+    pub(super) fn probe_one(&self, hash: SequenceHash) -> u16 {
+        let mut mask = [0];
+        let at = self.addressing.address(hash);
+        simd::probe(self.kernel, &self.rows, self.stride_bits, &[at], &mut mask);
+        mask[0]
+    }
+
     #[inline]
     fn cell(&self, lane: u8, bucket: u32) -> &AtomicU64 {
         debug_assert!(usize::from(lane) < 1 << self.stride_bits);

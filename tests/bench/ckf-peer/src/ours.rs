@@ -1,7 +1,6 @@
 //! torc's side.
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use crate::ckf::consumer::lane::LaneIngestor;
 use crate::ckf::consumer::{ConsumerConfig, GlobalCkfIndexer, LANES};
@@ -14,7 +13,7 @@ use crate::ckf::producer::{
 };
 use crate::ckf::publication::CkfSnapshot;
 use crate::ckf::ringkey::ring_key_domain;
-use crate::{Event, Random, time};
+use crate::{Event, Laps, Random, laps};
 
 fn domain() -> IndexerDomainId {
     ring_key_domain([("kind", "bench")], [("kind", "bench")]).expect("a valid map")
@@ -79,33 +78,30 @@ impl Table {
         Table { expected: expected as usize, words, chains, indexer, _lanes: lanes }
     }
 
-    pub(crate) fn probe(&self, hashes: &[u64], batch: usize) -> Duration {
+    pub(crate) fn probe(&self, hashes: &[u64], batch: usize) -> Laps {
         let hashes: Vec<SequenceHash> = hashes.iter().map(|hash| SequenceHash(*hash)).collect();
         let mut masks = vec![0; batch];
-        time(|| {
-            for hashes in hashes.chunks_exact(batch) {
-                black_box(self.indexer.probe(hashes, &mut masks));
-                black_box(&masks);
-            }
+        laps(hashes.chunks_exact(batch), |hashes| {
+            black_box(self.indexer.probe(hashes, &mut masks));
+            black_box(&masks);
         })
     }
 
-    pub(crate) fn prefix<'a>(&self, chains: impl Iterator<Item = &'a [SequenceHash]>) -> Duration {
-        time(|| {
-            for chain in chains {
-                let _ = black_box(self.indexer.prefix_depths(chain));
-            }
+    /// Asks for `chains` in turn, so many `times`.
+    pub(crate) fn prefix(&self, chains: &[&[SequenceHash]], times: usize) -> Laps {
+        laps((0..times).map(|i| chains[i % chains.len()]), |chain| {
+            let _ = black_box(self.indexer.prefix_depths(chain));
         })
     }
 
-    pub(crate) fn prefix_of_blocks<'a>(&self, chains: impl Iterator<Item = &'a [u64]>) -> Duration {
-        let chains: Vec<Vec<BlockHash>> =
-            chains.map(|chain| chain.iter().map(|hash| BlockHash(*hash)).collect()).collect();
+    pub(crate) fn prefix_of_blocks(&self, chains: &[&[u64]], times: usize) -> Laps {
+        let chains: Vec<Vec<BlockHash>> = chains
+            .iter()
+            .map(|chain| chain.iter().map(|hash| BlockHash(*hash)).collect())
+            .collect();
         let mut scratch = Vec::new();
-        time(|| {
-            for chain in &chains {
-                let _ = black_box(self.indexer.prefix_depths_of_blocks(chain, &mut scratch));
-            }
+        laps((0..times).map(|i| &chains[i % chains.len()]), |chain| {
+            let _ = black_box(self.indexer.prefix_depths_of_blocks(chain, &mut scratch));
         })
     }
 }
@@ -115,13 +111,11 @@ fn new_state(blocks: usize) -> DcCkfState {
     DcCkfState::new(config).expect("memory")
 }
 
-fn apply_all(state: &mut DcCkfState, events: &[RouterEvent]) -> Duration {
+fn apply_all(state: &mut DcCkfState, events: &[RouterEvent]) -> Laps {
     let mut images = Vec::new();
-    time(|| {
-        for event in events {
-            black_box(state.apply(event, &mut images));
-            images.clear();
-        }
+    laps(events.iter(), |event| {
+        black_box(state.apply(event, &mut images));
+        images.clear();
     })
 }
 
@@ -156,14 +150,14 @@ impl Producer {
         }
     }
 
-    pub(crate) fn store(&mut self) -> Duration {
+    pub(crate) fn store(&mut self) -> Laps {
         let mut state = new_state(self.blocks);
         let taken = apply_all(&mut state, &self.stores);
         self.state = Some(state);
         taken
     }
 
-    pub(crate) fn remove(&mut self) -> Duration {
+    pub(crate) fn remove(&mut self) -> Laps {
         if self.state.is_none() {
             self.store();
         }
@@ -213,14 +207,14 @@ impl Keys {
         }
     }
 
-    pub(crate) fn store(&mut self) -> Duration {
+    pub(crate) fn store(&mut self) -> Laps {
         let mut state = new_state(self.blocks);
         let taken = apply_all(&mut state, &self.stores);
         self.state = Some(state);
         taken
     }
 
-    pub(crate) fn remove(&mut self) -> Duration {
+    pub(crate) fn remove(&mut self) -> Laps {
         if self.state.is_none() {
             self.store();
         }

@@ -1,7 +1,6 @@
 //! The crate's side.
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use dynamo_kv_router::identity::{
     CacheSemanticsId, DcId, IdentitySource, IndexerDomainId, PoolId, RoutingScopeId,
@@ -15,7 +14,7 @@ use dynamo_kv_router::protocols::{
     KvCacheStoredBlockData, LocalBlockHash, RouterEvent,
 };
 
-use crate::{Event, ours, time};
+use crate::{Event, Laps, laps, ours};
 
 fn pool(dc: u64) -> PoolId {
     let semantics = CacheSemanticsId::new([1; 16], IdentitySource::Explicit);
@@ -54,13 +53,14 @@ impl Table {
         Table { indexer, _lanes: lanes }
     }
 
-    pub(crate) fn queries<'a>(&self, chains: impl Iterator<Item = &'a [u64]>) -> Duration {
-        let chains: Vec<Vec<LocalBlockHash>> =
-            chains.map(|chain| chain.iter().map(|hash| LocalBlockHash(*hash)).collect()).collect();
-        time(|| {
-            for chain in &chains {
-                let _ = black_box(self.indexer.find_prefix_matches(chain));
-            }
+    /// Asks for `chains` in turn, so many `times`.
+    pub(crate) fn queries(&self, chains: &[&[u64]], times: usize) -> Laps {
+        let chains: Vec<Vec<LocalBlockHash>> = chains
+            .iter()
+            .map(|chain| chain.iter().map(|hash| LocalBlockHash(*hash)).collect())
+            .collect();
+        laps((0..times).map(|i| &chains[i % chains.len()]), |chain| {
+            let _ = black_box(self.indexer.find_prefix_matches(chain));
         })
     }
 }
@@ -77,21 +77,21 @@ impl<'a> Producer<'a> {
         Producer { events, blocks, state: None }
     }
 
-    pub(crate) fn store(&mut self) -> Duration {
+    pub(crate) fn store(&mut self) -> Laps {
         let mut state = DcCkfState::new(CkfConfig::new(self.blocks)).expect("memory");
         let events: Vec<RouterEvent> = self.events.iter().map(store).collect();
-        let taken = time(|| events.into_iter().for_each(|event| apply(&mut state, event)));
+        let taken = laps(events.into_iter(), |event| apply(&mut state, event));
         self.state = Some(state);
         taken
     }
 
-    pub(crate) fn remove(&mut self) -> Duration {
+    pub(crate) fn remove(&mut self) -> Laps {
         if self.state.is_none() {
             self.store();
         }
         let mut state = self.state.take().expect("stored");
         let events: Vec<RouterEvent> = self.events.iter().map(remove).collect();
-        time(|| events.into_iter().for_each(|event| apply(&mut state, event)))
+        laps(events.into_iter(), |event| apply(&mut state, event))
     }
 
     /// 17 bytes an entry of both hash tables, which hold 7 of 8 slots at most.
