@@ -2,16 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use crate::client::{bulk, ok};
-use crate::ring::{Layout, Node, Ring, Store, redis_bin, wait_until};
+use crate::ring::{Layout, Node, PATIENCE, Ring, Store, redis_bin, wait_until};
 
 /// Status and body of a page.
 pub fn page(node: &Node, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", node.admin)).expect("admin port");
     // A bound against hangs; no test's outcome depends on it.
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout set");
+    stream.set_read_timeout(Some(PATIENCE)).expect("timeout set");
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("asked");
     let mut reply = String::new();
     stream.read_to_string(&mut reply).expect("answered and closed");

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::time::Duration;
 
 use torc::proto::dnode::{DATA_GOSSIP, MsgType, VERSION_C};
 
@@ -12,7 +11,7 @@ use crate::admin::get;
 use crate::client::encode;
 use crate::fake_peer::{FakePeer, Frame, put_frame};
 use crate::mixed::free_net;
-use crate::ring::{Layout, Node, Ring, Store, wait_until};
+use crate::ring::{Layout, Node, PATIENCE, Ring, Store, wait_until};
 
 const PEER_PORT: u16 = 8101;
 
@@ -145,7 +144,7 @@ impl Link {
         assert!(node.process.is_some());
         let stream = TcpStream::connect((host, PEER_PORT)).expect("its peer port");
         // A bound against hangs; no test's outcome depends on it.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout set");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout set");
         Link(stream)
     }
 

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::ring::PATIENCE;
+
 /// One reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -70,8 +72,8 @@ impl Client {
         let stream = TcpStream::connect((host, port))?;
         stream.set_nodelay(true)?;
         // A bound against hangs; no test's outcome depends on it.
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        stream.set_write_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Client { stream, buf: Vec::new(), at: 0 })
     }
 

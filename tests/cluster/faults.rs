@@ -62,7 +62,7 @@ fn acknowledged_quorum_writes_survive_kills_and_restarts() {
     let mut ring = Ring::start(Layout {
         dcs: vec![vec![1, 1, 1]],
         store: Store::Redis(bin),
-        extra: "  timeout: 2000\n".into(),
+        extra: "  timeout: 60000\n".into(),
     });
     let survivor = ring.nodes[0].client;
     let writers: Vec<Writer> = (0..4).map(|name| writer(survivor, name)).collect();

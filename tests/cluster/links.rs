@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::admin::get;
 use crate::client::{Client, encode, ok};
 use crate::fake_peer::{FakePeer, Frame};
-use crate::ring::{Layout, Node, Ring, Store, free_port, wait_until};
+use crate::ring::{Layout, Node, PATIENCE, Ring, Store, free_port, wait_until};
 
 /// A node whose only peer is the one played, in that datacenter; more lines of its pool.
 fn node_beside(peer: &FakePeer, dc: &str, lines: &str) -> Ring {
@@ -136,7 +136,7 @@ fn a_peer_is_asked_whether_it_lives_while_nobody_asks_for_anything() {
 fn the_timeout_of_one_request_leaves_those_of_others_alone() {
     let peer = FakePeer::start(free_port());
     // Nothing but an answer of the peer decides a write.
-    let lines = "  timeout: 2000\n  write_consistency: DC_QUORUM\n";
+    let lines = "  timeout: 5000\n  write_consistency: DC_QUORUM\n";
     let ring = node_beside(&peer, "dc1", lines);
     let mut first = ring.nodes[0].connect();
     let mut others = ring.nodes[0].connect();
@@ -158,7 +158,7 @@ fn the_timeout_of_one_request_leaves_those_of_others_alone() {
     // Those whose time had not passed are answered, each in its turn, over the same connection.
     let replies: Vec<_> = (0..asked).map(|_| others.reply().expect("a reply")).collect();
     assert_eq!(replies.last(), Some(&ok()), "{replies:?}");
-    first.give_up_after(Duration::from_secs(60));
+    first.give_up_after(PATIENCE);
     assert_eq!(first.call(&["SET", "first", "2"]), ok());
     assert_eq!(peer.links(), 1);
 }

@@ -30,6 +30,7 @@ mod memcache;
 mod mixed;
 mod modules;
 mod newest;
+mod ports;
 mod probes;
 #[cfg(feature = "relay")]
 mod relay;

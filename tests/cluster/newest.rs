@@ -61,7 +61,7 @@ fn quorum_reads_see_what_was_acknowledged_whoever_is_away() {
     let mut ring = Ring::start(Layout {
         dcs: vec![vec![1, 1, 1]],
         store: Store::Embedded,
-        extra: "  timeout: 2000\n".into(),
+        extra: "  timeout: 5000\n".into(),
     });
     write(&ring, &[0, 1, 2], "first", 1);
     // The third rack misses writes and comes back empty.

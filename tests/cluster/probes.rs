@@ -35,7 +35,7 @@ fn every_ring_of_the_bench_answers_as_redis_does() {
     let Some(bin) = redis_bin("every_ring_of_the_bench_answers_as_redis_does") else { return };
     for (dcs, level) in RINGS {
         let extra =
-            format!("  timeout: 1000\n  read_consistency: {level}\n  write_consistency: {level}\n");
+            format!("  timeout: 3000\n  read_consistency: {level}\n  write_consistency: {level}\n");
         let dcs: Vec<Vec<usize>> = dcs.iter().map(|racks| racks.to_vec()).collect();
         println!("{dcs:?} at {level}");
         let ring = Ring::start(Layout { dcs, store: Store::Redis(bin.clone()), extra });

@@ -15,7 +15,7 @@ fn ring(number: usize, listen: u16, upstream: u16) -> Ring {
          - {{name: llama, block_size: 4, semantics: {{model: meta/llama}}}}\n  \
          embedded: {{memory_bytes_max: 64mb}}\n  relay:\n    listen: 127.0.0.1:{listen}\n    \
          upstreams: 127.0.0.1:{upstream}\n    load_window_ms: 50\n    \
-         keepalive_interval_ms: 1000\n    keepalive_timeout_ms: 3000\n"
+         keepalive_interval_ms: 1000\n    keepalive_timeout_ms: 10000\n"
     );
     alone(number, extra)
 }

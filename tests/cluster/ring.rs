@@ -1,16 +1,17 @@
 //! Nodes and datastores as processes, ended with the test.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
+pub(crate) use crate::ports::free_port;
 
-/// How long anything may take to come up or to settle; a bound, not a measurement.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long anything may take, on a slow machine too; a bound, not a measurement.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Polls until `done`; panics with `what` when it never is.
 #[allow(clippy::disallowed_methods)]
@@ -79,23 +80,6 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// A port nobody listens on, given out once. It lies below the range systems take the near end
-/// of connections from, so that none of those takes it before it is listened on.
-pub fn free_port() -> u16 {
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 22_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id().wrapping_mul(0x9e37_79b9) % COUNT;
-    loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        assert!(number < COUNT, "no free port");
-        let port = (FIRST + (start + number) % COUNT) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

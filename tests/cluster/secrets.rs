@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use base64ct::{Base64Unpadded, Encoding};
 use torc::proto::dnode::MsgType;
@@ -12,7 +11,7 @@ use torc::proto::dnode::crypto::{ChunkCipher, LINK_KEY_BYTES, LinkKey, WrapKey};
 use crate::client::{encode, ok};
 use crate::encrypted::key_file;
 use crate::fake_peer::{FakePeer, LinkKeyBytes, MBUF_SIZE, SystemRandom, put_frame};
-use crate::ring::{Folder, Layout, Node, Ring, Store, free_port, wait_until};
+use crate::ring::{Folder, Layout, Node, PATIENCE, Ring, Store, free_port, wait_until};
 
 /// Bytes of a key that are looked for: those the cipher takes.
 const USED_BYTES: usize = 16;
@@ -49,7 +48,7 @@ fn holds(log: &[u8], part: &[u8]) -> bool {
 fn open_link(node: &Node, wrapped: &[u8], cipher: &ChunkCipher) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", node.peer)).expect("its peer port");
     // A bound against hangs; no test's outcome depends on it.
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout set");
+    stream.set_read_timeout(Some(PATIENCE)).expect("timeout set");
     let ping = put_frame(1, MsgType::Req, wrapped, &encode(&["PING"]), Some(cipher));
     stream.write_all(&ping).expect("sent");
     stream

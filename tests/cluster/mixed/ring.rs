@@ -12,7 +12,9 @@ use torc::hash::{HashType, map_hash};
 
 use crate::client::Client;
 use crate::encrypted::key_file;
-use crate::ring::{Folder, Process, dynomite_bin, redis_bin, redis_process_at, wait_until};
+use crate::ring::{
+    Folder, PATIENCE, Process, dynomite_bin, redis_bin, redis_process_at, wait_until,
+};
 
 const CLIENT_PORT: u16 = 8102;
 const PEER_PORT: u16 = 8101;
@@ -84,7 +86,7 @@ impl Node {
     pub fn admin(&self, path: &str) -> String {
         let mut stream = TcpStream::connect((&*self.host, ADMIN_PORT)).expect("admin port");
         // A bound against hangs; no test's outcome depends on it.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout set");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout set");
         // The reference looks at what its first read brings, and at nothing else.
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("asked");
@@ -225,21 +227,21 @@ impl Ring {
                     let mut client = node.connect();
                     // A C node that lacks a connection never answers at the level that covers
                     // all datacenters.
-                    client.give_up_after(Duration::from_millis(500));
+                    client.give_up_after(Duration::from_millis(500) * round);
                     let _ = client.try_call(&["SET", &key, &value]);
-                    self.everywhere(&key, value.as_bytes())
+                    self.everywhere(&key, value.as_bytes(), 10 * round)
                 });
             }
         }
     }
 
-    /// True once all owners hold a value; waits for copies nobody waits for, but not long.
-    fn everywhere(&self, key: &str, value: &[u8]) -> bool {
+    /// True once all owners hold a value; looks so often for copies nobody waits for.
+    fn everywhere(&self, key: &str, value: &[u8], looks: u32) -> bool {
         let holds = |node: &Node| {
             let reply = node.connect_store().call(&["GET", key]);
             reply == crate::client::bulk(value)
         };
-        (0..10).any(|_| {
+        (0..looks).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             self.owners(key).all(holds)
         })

@@ -128,7 +128,7 @@ fn noreply_takes_no_other_requests_reply() {
 #[test]
 fn late_replies_of_a_stalled_store_go_to_nobody() {
     let name = "late_replies_of_a_stalled_store_go_to_nobody";
-    let Some(ring) = redis_ring(name, 1, "  timeout: 500\n") else { return };
+    let Some(ring) = redis_ring(name, 1, "  timeout: 3000\n") else { return };
     let store = ring.nodes[0].redis.as_ref().expect("a redis-server").id().to_string();
     let signal = |signal: &str| {
         let sent = Command::new("kill").args([signal, &store]).status();
