@@ -12,6 +12,14 @@ use torc::gateway::{BackendSettings, Gateway, Key, MemoryKv, RingKv, Settings, W
 
 pub(crate) const NODE_KEY: &str = "node-key";
 
+/// How long anything may take: a bound for slow machines, not a measurement.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+/// A time of the gateway that is over in no test.
+pub(crate) const NEVER: Duration = Duration::from_secs(24 * 3_600);
+/// The node timeout where a test waits for one to pass: long beside what a backend that answers
+/// takes on a slow machine.
+pub(crate) const PASSES: Duration = Duration::from_secs(3);
+
 /// Shape of a cluster.
 pub(crate) struct Shape {
     pub(crate) groups: usize,
@@ -55,6 +63,11 @@ impl Cluster {
             node_master_key: Key::new(NODE_KEY),
             slot: Some(0),
             refresh_interval: Duration::from_millis(20),
+            node_timeout: NEVER,
+            request_timeout: NEVER,
+            task_lost_after: NEVER,
+            session_wait: NEVER,
+            body_idle_max: NEVER,
             ..Settings::default()
         };
         change(&mut settings);
@@ -177,15 +190,18 @@ async fn serve_at(
 pub(crate) async fn finished(http: &Http, answer: &Answer) -> Value {
     assert_eq!(answer.status, 202, "{:?}", answer.json());
     let uid = answer.json()["taskUid"].as_u64().expect("a numeric task");
-    loop {
-        let task = http.get(&format!("/tasks/{uid}")).await;
-        assert_eq!(task.status, 200, "{:?}", task.json());
-        let task = task.json();
-        if !["enqueued", "processing"].contains(&task["status"].as_str().unwrap()) {
-            return task;
+    in_time("the task is finished", async {
+        loop {
+            let task = http.get(&format!("/tasks/{uid}")).await;
+            assert_eq!(task.status, 200, "{:?}", task.json());
+            let task = task.json();
+            if !["enqueued", "processing"].contains(&task["status"].as_str().unwrap()) {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    })
+    .await
 }
 
 /// `doc-<from>..doc-<to>`.
@@ -196,11 +212,16 @@ pub(crate) fn documents(range: std::ops::Range<usize>) -> Value {
 
 /// Repeats a look until it shows what is expected.
 pub(crate) async fn eventually(what: &str, mut look: impl AsyncFnMut() -> bool) {
-    for _ in 0..2_000 {
-        if look().await {
-            return;
+    in_time(what, async {
+        while !look().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("never: {what}");
+    })
+    .await;
+}
+
+/// Work that ends; the test fails when it does not.
+async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let Ok(done) = tokio::time::timeout(PATIENCE, work).await else { panic!("never: {what}") };
+    done
 }

@@ -1,10 +1,9 @@
 //! Copies between backends while documents are written, and what makes replicas equal again after
 //! writes that met no quorum.
 
-use crate::cluster::{Cluster, Shape, eventually};
+use crate::cluster::{Cluster, PASSES, Shape, eventually};
 use crate::fake::Mode;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const PATH: &str = "/indexes/movies/documents";
 
@@ -83,7 +82,7 @@ async fn replicas_are_equal_again_after_a_write_that_too_few_took() {
 #[tokio::test]
 async fn replicas_are_equal_again_after_a_write_nobody_knows_the_outcome_of() {
     let cluster = Cluster::with(shape(2, 1, 1), |settings| {
-        settings.node_timeout = Duration::from_millis(400);
+        settings.node_timeout = PASSES;
     })
     .await;
     cluster.add(&json!([{"id": "a", "v": 1}])).await;

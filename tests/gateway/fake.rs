@@ -128,6 +128,12 @@ impl Fake {
         std::mem::take(&mut self.shared.log.lock().unwrap())
     }
 
+    /// Requests so far to paths that begin so.
+    pub(crate) fn asked(&self, path: &str) -> usize {
+        let log = self.shared.log.lock().unwrap();
+        log.iter().filter(|seen| seen.target.starts_with(path)).count()
+    }
+
     pub(crate) fn writes(&self) -> Vec<Seen> {
         self.shared.log.lock().unwrap().iter().filter(|seen| seen.is_write()).cloned().collect()
     }

@@ -1,5 +1,6 @@
 //! A small HTTP client for tests.
 
+use crate::cluster::PATIENCE;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::header::HeaderMap;
@@ -79,10 +80,12 @@ impl Http {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(body.into())).unwrap();
-        let answer = self.inner.request(request).await.ok()?;
-        let (parts, body) = answer.into_parts();
-        let body = body.collect().await.ok()?.to_bytes();
-        Some(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+        let answer = async {
+            let (parts, body) = self.inner.request(request).await.ok()?.into_parts();
+            let body = body.collect().await.ok()?.to_bytes();
+            Some(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+        };
+        tokio::time::timeout(PATIENCE, answer).await.expect("an answer or none in time")
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

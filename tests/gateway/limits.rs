@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, Shape, documents, eventually};
 use crate::fake::Mode;
+use crate::migrate;
 use serde_json::json;
 use std::time::Duration;
 use torc::gateway::builtin::Hold;
@@ -15,10 +16,11 @@ async fn a_write_that_takes_too_long_is_told_and_goes_on() {
         settings.request_timeout = Duration::from_millis(100);
     })
     .await;
-    cluster.fakes[0].set(Mode::Slow(Duration::from_millis(300)));
+    cluster.fakes[0].set(Mode::Held(""));
     let answer = cluster.post(PATH, &json!([{"id": 1}])).await;
     assert_eq!((answer.status, answer.code()), (504, "miroir_timeout".into()));
     assert_eq!(answer.json()["type"], "system");
+    cluster.fakes[0].set(Mode::Normal);
     eventually("it is stored all the same", async || {
         cluster.fakes[0].engine(|e| e.document("movies", "1")).is_some()
     })
@@ -62,7 +64,7 @@ async fn bodies_in_flight_are_bounded() {
     // Room is made for one body of the largest size, packed and not.
     let chunked = cluster.http.with("content-type", "application/x-ndjson");
     let text = "{\"id\":1}\n".repeat(100_000);
-    cluster.fakes[0].set(Mode::Slow(Duration::from_millis(200)));
+    cluster.fakes[0].set(Mode::Held(""));
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let (http, text) = (chunked.clone(), text.clone());
@@ -71,8 +73,9 @@ async fn bodies_in_flight_are_bounded() {
     eventually("two are let in", async || cluster.gateway.in_flight_bytes() > 1 << 20).await;
     let most = 2 << 20;
     assert!(cluster.gateway.in_flight_bytes() <= most);
+    cluster.fakes[0].set(Mode::Normal);
     assert_eq!(running.join_all().await, [202; 4], "the others wait for their turn");
-    assert_eq!(cluster.gateway.in_flight_bytes(), 0);
+    eventually("no body is left", async || cluster.gateway.in_flight_bytes() == 0).await;
     // A packed body that grows beyond what is left is refused, not waited for.
     let packed = cluster.http.with("content-type", "application/json");
     let packed = packed.with("content-encoding", "gzip");
@@ -86,7 +89,7 @@ async fn bodies_in_flight_are_bounded() {
         let overloaded = (answer.status, answer.code()) == (503, "miroir_overloaded".into());
         assert!(answer.status == 202 || overloaded, "{}", answer.status);
     }
-    assert_eq!(cluster.gateway.in_flight_bytes(), 0);
+    eventually("no body is left", async || cluster.gateway.in_flight_bytes() == 0).await;
 }
 
 #[tokio::test]
@@ -104,26 +107,30 @@ async fn connections_beyond_the_limit_wait() {
 
 #[tokio::test]
 async fn a_copy_waits_for_what_was_accepted_before_it_began() {
-    let cluster = Cluster::with(Shape { members: 2, ..ONE }, |settings| {
-        settings.node_timeout = Duration::from_millis(300);
-    })
-    .await;
+    let (cluster, hand) = migrate::cluster(1, 2).await;
     cluster.add(&documents(0..20)).await;
     for fake in &cluster.fakes {
         fake.engine(|e| e.set_hold(Some(Hold::Enqueued)));
     }
     let answer = cluster.post(PATH, &documents(20..60)).await;
     assert_eq!(answer.status, 202, "acknowledged, and not run yet");
+    cluster.forget_requests();
     let joining = crate::fake::Fake::start(Some(crate::cluster::NODE_KEY)).await;
     let body = json!({"add": [{"id": "node-2", "url": joining.url(), "group": 0}]});
     assert_eq!(cluster.post("/_miroir/migration", &body).await.status, 202);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    hand.let_all_follow();
+    eventually("the copy waits for a task", async || {
+        cluster.fakes.iter().any(|fake| fake.asked("/tasks/") > 2)
+    })
+    .await;
     let view = async || cluster.http.get("/_miroir/migration").await.json();
     assert_eq!(view().await["phase"], "copying", "the old owners have not run the write");
+    let read = |fake: &crate::fake::Fake| fake.asked("/indexes/movies/documents/fetch");
+    assert!(cluster.fakes.iter().all(|fake| read(fake) == 0), "nor is anything read of them");
     for fake in &cluster.fakes {
         fake.engine(|e| e.set_hold(None));
     }
-    eventually("the migration is done", async || view().await["phase"] == "done").await;
+    migrate::carry_out(&cluster, &hand).await;
     for i in 0..60 {
         let found = cluster.http.get(&format!("{PATH}/doc-{i}")).await;
         assert_eq!(found.json(), documents(i..i + 1)[0], "doc-{i}");
@@ -151,9 +158,14 @@ async fn a_body_that_stops_coming_or_drips_is_given_up() {
             }
             stream
         });
-        let mut answer = vec![0; 4096];
-        let read = answers.read(&mut answer).await.unwrap();
-        let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+        let mut answer = String::new();
+        eventually("it is answered", async || {
+            let mut part = vec![0; 4096];
+            let read = answers.read(&mut part).await.unwrap();
+            answer += &String::from_utf8_lossy(&part[..read]);
+            read == 0 || answer.contains("stopped coming")
+        })
+        .await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
         assert!(answer.contains("stopped coming"), "{answer}");
         eventually("its share is free", async || cluster.gateway.in_flight_bytes() == 0).await;

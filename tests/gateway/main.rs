@@ -12,6 +12,8 @@ mod migrate;
 mod node;
 mod nonsense;
 mod pins;
+#[path = "../cluster/ports.rs"]
+mod ports;
 mod real;
 mod refusals;
 mod requests;

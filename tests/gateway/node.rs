@@ -3,7 +3,9 @@
 use crate::cluster::{eventually, finished};
 use crate::fake::Fake;
 use crate::http::Http;
-use serde_json::json;
+use crate::ports::free_port;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -75,9 +77,7 @@ impl Drop for Node {
 }
 
 pub(crate) fn free_ports(count: usize) -> Vec<u16> {
-    let bind = |_| std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let held: Vec<_> = (0..count).map(bind).collect();
-    held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+    (0..count).map(|_| free_port()).collect()
 }
 
 /// A folder that goes with its last node.
@@ -94,12 +94,24 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if std::thread::panicking() {
+            println!("logs are kept in {}", self.0.display());
+        } else {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
     }
 }
 
 /// The line of a file that keeps a node's data in its own memory.
 pub(crate) const EMBEDDED: &str = "  datastore: embedded\n";
+
+/// Lines of a node on a machine of any speed: it waits for an answer, and does not take a node for
+/// dead because that one says nothing for some seconds. Who is killed refuses connections.
+pub(crate) const PATIENT: &str = "  timeout: 300000\n  cluster: {phi_threshold: 300}\n";
+
+/// The same of its gateway.
+const PATIENT_GATEWAY: &str = "    node_timeout_ms: 300000\n    request_timeout_ms: 600000\n    \
+                               task_lost_after_ms: 3600000\n";
 
 /// One node in each rack, a fake behind each; the lines of the store and `extra` lines of the
 /// `documents` section by node.
@@ -122,7 +134,7 @@ pub(crate) fn ring(
         let mut text = format!(
             "ring:\n  name: n{i}\n  datacenter: dc1\n  rack: r{i}\n  tokens: 0\n  workers: 1\n  \
              listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  \
-             stats_listen: 127.0.0.1:{}\n{}  dyn_seeds:\n",
+             stats_listen: 127.0.0.1:{}\n{}{PATIENT}  dyn_seeds:\n",
             own[0],
             own[1],
             own[2],
@@ -132,6 +144,7 @@ pub(crate) fn ring(
             text += &format!("  - 127.0.0.1:{}:r{other}:dc1:0 n{other}\n", ports[1]);
         }
         text += &format!("  documents:\n    listen: 127.0.0.1:{}\n{}", own[3], extra(i));
+        text += PATIENT_GATEWAY;
         text += "    backends:\n";
         for (other, fake) in fakes.iter().enumerate() {
             text += &format!("      n{other}: {}\n", fake.url());
@@ -180,6 +193,7 @@ async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
         .await;
     assert_eq!(made.status, 200, "{:?}", made.json());
     let answer = first.json("POST", PATH, &json!([{"id": 1, "title": "Dune"}])).await;
+    assert_eq!(answer.status, 202, "{:?}", answer.json());
     nodes[0].kill();
     // A read that was on its way to the killed node fails: ask until it is told.
     let path = format!("/tasks/{}", answer.json()["taskUid"]);
@@ -212,8 +226,12 @@ async fn gateways_of_a_ring_share_their_state_and_survive_killed_nodes() {
             })
             .await;
         }
-        let film = node.http().get("/indexes/films/documents/1").await;
-        assert_eq!(film.json(), json!({"id": 1, "title": "Dune"}));
+        eventually("it knows the alias", async || {
+            let film = node.http().get("/indexes/films/documents/1").await;
+            assert!(matches!(film.status, 200 | 503), "{:?}", film.json());
+            film.json() == json!({"id": 1, "title": "Dune"})
+        })
+        .await;
     }
     let (code, shown, _) = documents(&nodes[0], &["owners"], &["films", "1"]).await;
     assert_eq!(code, Some(0));
@@ -263,21 +281,21 @@ async fn migrate_by_hand(nodes: &[Node]) {
 async fn look_at_admin_ports(nodes: &[Node]) {
     for (i, node) in nodes.iter().enumerate() {
         let admin = node.admin();
+        let mut page = Value::Null;
         eventually("the gateways have heard of each other", async || {
-            let page = admin.get("/documents").await.json();
-            let slots = page["otherGateways"].as_array().into_iter().flatten();
-            let mut slots: Vec<_> = slots.filter_map(|other| other["taskSlot"].as_u64()).collect();
-            slots.extend(page["gateway"]["taskSlot"].as_u64());
-            slots.sort_unstable();
-            slots == [0, 1, 2] && page["migration"]["phase"] == "ended"
+            page = admin.get("/documents").await.json();
+            let others = page["otherGateways"].as_array().into_iter().flatten();
+            let slots = others.chain([&page["gateway"]]).filter_map(|one| one["taskSlot"].as_u64());
+            // Which one a gateway gets depends on who was there when it looked.
+            let slots: BTreeSet<u64> = slots.collect();
+            let given_up = page["migration"]["phase"] == "ended" && page["joining"] == json!([]);
+            slots.len() == nodes.len() && given_up
         })
         .await;
-        let page = admin.get("/documents").await.json();
         assert_eq!(page["gateway"]["id"], format!("dc1/r{i}/0"), "{page}");
         assert_eq!(page["groups"][2]["backends"][0]["id"], "n2", "{page}");
         assert_eq!(page["groups"][2]["backends"][0]["owns"], "0-63", "{page}");
         assert_eq!(page["groups"][0]["degradedWrites"], 0, "{page}");
-        assert_eq!(page["joining"], json!([]), "{page}");
         let metrics = String::from_utf8(admin.get("/metrics").await.body.to_vec()).unwrap();
         for line in [
             "torc_documents_backend_up{backend=\"n1\"} 1",
@@ -287,8 +305,7 @@ async fn look_at_admin_ports(nodes: &[Node]) {
         ] {
             assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
         }
-        let health = admin.get("/health").await;
-        assert_eq!(health.status, 200, "{:?}", health.json());
+        eventually("it is healthy", async || admin.get("/health").await.status == 200).await;
     }
 }
 
@@ -300,12 +317,14 @@ async fn gateways_that_mean_other_groups_are_unhealthy() {
     for node in &ring.nodes {
         let admin = node.admin();
         eventually("health is red", async || {
-            let Some(health) = admin.try_get("/health").await else { return false };
-            health.status == 503 && health.json()["status"] == "alarm"
+            let health = admin.try_get("/health").await;
+            let Some(health) = health.filter(|health| health.status == 503) else { return false };
+            let health = health.json();
+            let alarms = health["alarms"].as_array().into_iter().flatten();
+            let mut alarms = alarms.filter_map(Value::as_str);
+            let differing = "documents: shards, replication_factor or backends of dc1/r";
+            health["status"] == "alarm" && alarms.any(|alarm| alarm.starts_with(differing))
         })
         .await;
-        let alarm = admin.get("/health").await.json()["alarms"][0].clone();
-        let alarm = alarm.as_str().unwrap_or_default();
-        assert!(alarm.starts_with("documents: shards, replication_factor or backends of dc1/r"));
     }
 }

@@ -1,13 +1,13 @@
 //! Reads from backends that answer nonsense, late or never.
 
-use crate::cluster::{Cluster, Shape, documents, serve};
+use crate::cluster::{Cluster, PASSES, Shape, documents, serve};
 use crate::fake::Mode;
 use bytes::Bytes;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use torc::gateway::builtin::Hold;
-use torc::gateway::{KvError, KvFuture, RingKv};
+use torc::gateway::{KvError, KvFuture, RingKv, Settings};
 
 const PATH: &str = "/indexes/movies/documents";
 const TWO_GROUPS: Shape = Shape { groups: 2, members: 1, copies: 1, shards: 16 };
@@ -25,17 +25,21 @@ fn nonsense() -> Vec<Mode> {
         Mode::Always(500, "{}"),
         Mode::Always(401, "{\"code\":\"invalid_api_key\"}"),
         Mode::Silent,
-        Mode::Slow(Duration::from_millis(1_500)),
+        Mode::Slow(PASSES + PASSES / 2),
     ]
+}
+
+/// What is set on the gateway so that the test of a backend of this mode ends.
+fn patience(mode: &Mode, settings: &mut Settings) {
+    if matches!(mode, Mode::Silent | Mode::Slow(_)) {
+        settings.node_timeout = PASSES;
+    }
 }
 
 #[tokio::test]
 async fn reads_go_to_a_backend_that_makes_sense() {
     for mode in nonsense() {
-        let cluster = Cluster::with(TWO_GROUPS, |settings| {
-            settings.node_timeout = Duration::from_millis(1_000);
-        })
-        .await;
+        let cluster = Cluster::with(TWO_GROUPS, |settings| patience(&mode, settings)).await;
         cluster.add(&documents(0..20)).await;
         cluster.fakes[0].set(mode.clone());
         // Each group is the first one in turn; a search's turn depends on what it asks.
@@ -71,7 +75,7 @@ async fn reads_go_to_a_backend_that_makes_sense() {
 async fn a_task_whose_backend_stops_making_sense_ends_with_the_others() {
     for mode in nonsense() {
         let cluster = Cluster::with(TWO_GROUPS, |settings| {
-            settings.node_timeout = Duration::from_millis(1_000);
+            patience(&mode, settings);
             settings.task_lost_after = Duration::ZERO;
         })
         .await;

@@ -5,7 +5,6 @@ use crate::fake::hand_clock;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use torc::gateway::builtin::Hold;
 use torc::gateway::{MemoryKv, SessionStrategy};
 
@@ -18,10 +17,7 @@ fn hold_all(cluster: &Cluster) {
 
 #[tokio::test]
 async fn a_pinned_group_that_goes_away_is_left_and_not_waited_for() {
-    let mut cluster = Cluster::with(TWO_GROUPS, |settings| {
-        settings.session_wait = Duration::from_secs(3);
-    })
-    .await;
+    let mut cluster = Cluster::start(TWO_GROUPS).await;
     cluster.add(&json!([{"id": 1, "v": 1}])).await;
     hold_all(&cluster);
     let session = cluster.http.with("x-miroir-session", "s");

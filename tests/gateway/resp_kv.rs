@@ -1,7 +1,7 @@
 //! The small state over the Redis protocol, as it goes through a node's client listener.
 
-use crate::cluster::{Cluster, Shape};
-use crate::node::{Folder, Node, free_ports};
+use crate::cluster::{Cluster, PATIENCE, Shape};
+use crate::node::{Folder, Node, PATIENT, free_ports};
 use bytes::Bytes;
 use serde_json::json;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use torc::gateway::{Key, NodeAddress, RespKv, RespKvSettings, RingKv};
 fn node(folder: &Folder) -> Node {
     let ports = free_ports(3);
     let text = format!(
-        "alone:\n  tokens: 0\n  workers: 1\n  datastore: embedded\n  auth: {{requirepass: secret}}\n  \
-         listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  stats_listen: 127.0.0.1:{}\n",
+        "alone:\n  tokens: 0\n  workers: 1\n  datastore: embedded\n  auth: {{requirepass: secret}}\n\
+         {PATIENT}  listen: 127.0.0.1:{}\n  dyn_listen: 127.0.0.1:{}\n  stats_listen: 127.0.0.1:{}\n",
         ports[0], ports[1], ports[2]
     );
     let file = folder.0.join("alone.yml");
@@ -25,7 +25,7 @@ fn kv(port: u16, password: &str) -> RespKv {
     RespKv::new(RespKvSettings {
         address: NodeAddress::Tcp(format!("127.0.0.1:{port}")),
         password: Key::new(password),
-        timeout: Duration::from_secs(5),
+        timeout: PATIENCE,
     })
 }
 

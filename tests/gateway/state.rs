@@ -277,11 +277,14 @@ async fn a_session_reads_its_own_writes() {
     assert_eq!(written.header("x-miroir-session"), Some("s1"));
     assert_eq!(written.header("x-miroir-degraded"), Some("groups=1"));
     let path = format!("{PATH}/1");
+    cluster.forget_requests();
     let reading = tokio::spawn({
         let (session, path) = (session.clone(), path.clone());
         async move { session.get(&path).await }
     });
-    tokio::task::yield_now().await;
+    eventually("the read waits for the write", async || cluster.fakes[1].asked("/tasks/") > 2)
+        .await;
+    assert!(!reading.is_finished());
     cluster.fakes[1].engine(|e| e.set_hold(None));
     let read = reading.await.unwrap();
     assert_eq!(read.json()["v"], 2, "the read waited for the write");

@@ -2,7 +2,7 @@
 //! `tests/vectors/documents.json`), replayed against the fake: what tests rely on must be what a
 //! real server does.
 
-use crate::cluster::{Cluster, Shape};
+use crate::cluster::{Cluster, Shape, eventually};
 use crate::fake::Fake;
 use crate::http::Http;
 use serde_json::{Value, json};
@@ -38,13 +38,13 @@ fn difference(expected: &Value, got: &Value, at: &str) -> Option<String> {
 }
 
 async fn finished(client: &Http, uid: &Value) -> Value {
-    loop {
-        let task = client.get(&format!("/tasks/{uid}")).await.json();
-        if !["enqueued", "processing"].contains(&task["status"].as_str().unwrap()) {
-            return task;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
+    let mut task = Value::Null;
+    eventually("the task is finished", async || {
+        task = client.get(&format!("/tasks/{uid}")).await.json();
+        !["enqueued", "processing"].contains(&task["status"].as_str().unwrap())
+    })
+    .await;
+    task
 }
 
 #[tokio::test]
