@@ -1,6 +1,5 @@
 //! The consumer's table, one relay that misbehaves for each row.
 
-use std::time::Duration;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 
@@ -15,7 +14,7 @@ use torc::relay::reason::TRAILER;
 use crate::consumer::Follower;
 use crate::producer::{BUCKETS, Producer};
 use crate::scripted::{Script, Scripted};
-use crate::server::{RELAY, until};
+use crate::server::{PASSES, RELAY, until};
 
 pub fn catalog(revision: u64, pools: &[&Descriptor]) -> proto::KvPoolCatalogUpdate {
     proto::KvPoolCatalogUpdate {
@@ -224,7 +223,7 @@ async fn a_relay_that_never_ends_its_snapshot_is_asked_anew() {
     }
     let follower = Follower::default();
     let _following = follower.follow_with(&scripted.serve().await, |settings| {
-        settings.recovery_attempt_timeout = Duration::from_millis(300);
+        settings.recovery_attempt_timeout = PASSES;
     });
     until("it is opened anew", || scripted.opened()[3] >= 2).await;
     assert!(follower.has_end("filter", "stalled"));
@@ -242,7 +241,7 @@ async fn a_plane_that_does_not_say_at_once_how_things_are_is_asked_anew() {
     });
     let follower = Follower::default();
     let _following = follower.follow_with(&scripted.serve().await, |settings| {
-        settings.recovery_attempt_timeout = Duration::from_millis(300);
+        settings.recovery_attempt_timeout = PASSES;
     });
     until("the filter is there", || {
         let notes = follower.0.lock().unwrap();

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use torc::ckf::bucket::BucketImage;
@@ -15,7 +14,7 @@ use torc::relay::envelope::RelayId;
 use torc::relay_client::{Consumer, News, Settings, follow};
 
 use crate::producer::{BUCKETS, Producer, image};
-use crate::server::{RELAY, Server, until};
+use crate::server::{NEVER, RELAY, Server, until};
 
 /// What a follower found out.
 #[derive(Default)]
@@ -48,9 +47,9 @@ impl Follower {
             address: address.into(),
             subscriber_id: "follower".into(),
             max_message_bytes: 8 << 20,
-            keepalive_interval: Duration::from_secs(20),
-            keepalive_timeout: Duration::from_secs(10),
-            recovery_attempt_timeout: Duration::from_secs(30),
+            keepalive_interval: NEVER,
+            keepalive_timeout: NEVER,
+            recovery_attempt_timeout: NEVER,
         };
         change(&mut settings);
         let consumer = Arc::new(self.clone());

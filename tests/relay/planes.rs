@@ -1,7 +1,5 @@
 //! Catalog, readiness and load as streams.
 
-use std::time::Duration;
-
 use tonic::{Code, Streaming};
 use torc::config;
 use torc::relay::readiness::{Served, derive};
@@ -9,7 +7,7 @@ use torc::relay::reason::Reason;
 use torc::relay_server::StreamKind;
 
 use crate::producer::{BUCKETS, Producer};
-use crate::server::{Server, catalog, load, next, readiness, serving, why, within};
+use crate::server::{Server, catalog, load, next, readiness, serving, until, why, within};
 
 #[tokio::test]
 async fn the_catalog_comes_at_once_and_with_every_change() {
@@ -115,7 +113,9 @@ async fn flooding() -> Server {
 async fn is_told<M>(server: &Server, kind: StreamKind, mut stream: Streaming<M>) {
     let status = within(async {
         loop {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            let window = || server.relay.report().load_window;
+            let next = window() + 10;
+            until("windows go by", || window() >= next).await;
             match stream.message().await {
                 Ok(message) => assert!(message.is_some(), "the stream ended without a reason"),
                 Err(status) => break status,

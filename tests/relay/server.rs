@@ -23,8 +23,15 @@ use crate::producer::Producer;
 
 pub type Client = KvEventRelayClient<Channel>;
 
-/// How long anything may take; a bound, not a measurement.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long anything may take: a bound for slow machines, not a measurement.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A time of the product that is over in no test.
+pub const NEVER: Duration = Duration::from_secs(24 * 3_600);
+
+/// A time of the product where a test waits for it to pass: long beside what a peer that is well
+/// takes on a slow machine.
+pub const PASSES: Duration = Duration::from_secs(3);
 
 pub const RELAY: RelayId = RelayId { drt_instance_id: 17, incarnation: 23 };
 
