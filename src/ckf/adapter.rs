@@ -167,6 +167,12 @@ impl LocalCkfAdapter {
         &self.lane
     }
 
+    /// Takes the lane out of answers, as a fault would.
+    #[cfg(test)]
+    pub(crate) fn retire_lane(&mut self) {
+        self.lane.retire();
+    }
+
     fn install(&mut self, lease: LaneLease) -> Result<(), AdapterError> {
         self.lane.assign(*self.publisher.identity(), lease)?;
         let snapshot = self.publisher.snapshot_after_barrier(&mut self.state, lease)?;

@@ -14,6 +14,8 @@ pub const DEFAULT_SEED: u64 = 0x5DEE_CE66_D1B5_4A33;
 pub const BUCKETS_MIN: u64 = 2;
 /// Most buckets of a filter (67 million slots, 128 MiB), the limit of [`super::cbi1`].
 pub const BUCKETS_MAX: u64 = 1 << 24;
+/// Most distinct blocks a filter can be sized for: more would load [`BUCKETS_MAX`] above 80 %.
+pub const BLOCKS_MAX: u64 = BUCKETS_MAX * SLOTS_PER_BUCKET as u64 * 4 / 5;
 
 /// Why a format cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,6 +125,33 @@ mod tests {
         assert_eq!(bucket_count_for(53_687_092), Err(FormatError::TooManyBlocks(53_687_092)));
         assert_eq!(bucket_count_for(u64::MAX), Err(FormatError::TooManyBlocks(u64::MAX)));
         assert_eq!(vectors::num(&all["format"]["default_seed"]), DEFAULT_SEED);
+    }
+
+    #[test]
+    fn defaults_and_bounds_match_the_vectors() {
+        use crate::ckf::addressing::ALTERNATE_DOMAIN;
+        use crate::ckf::consumer::{VERIFICATION_WINDOW_DEFAULT, VERIFICATION_WINDOW_MAX};
+        use crate::ckf::producer::{MAX_KICKS_LIMIT, ProducerConfig};
+        let all = vectors::ckf();
+        let number = |name: &str| vectors::num(&all["format"][name]);
+        let producer = ProducerConfig::default();
+        assert_eq!(number("default_max_kicks"), u64::from(producer.max_kicks));
+        assert_eq!(number("max_max_kicks"), u64::from(MAX_KICKS_LIMIT));
+        assert_eq!(
+            number("default_publish_every_n_events"),
+            u64::from(producer.publish_every_n_events)
+        );
+        let window = [VERIFICATION_WINDOW_DEFAULT, VERIFICATION_WINDOW_MAX];
+        let recorded = ["default_verification_window", "max_verification_window"].map(number);
+        assert_eq!(recorded, window.map(|n| n as u64));
+        let constant = vectors::num(&all["addressing"]["alternate_domain_constant"]);
+        assert_eq!(constant, ALTERNATE_DOMAIN);
+    }
+
+    #[test]
+    fn the_largest_filter_has_room_for_that_many() {
+        assert_eq!(bucket_count_for(BLOCKS_MAX), Ok(BUCKETS_MAX));
+        assert_eq!(bucket_count_for(BLOCKS_MAX + 1), Err(FormatError::TooManyBlocks(53_687_092)));
     }
 
     #[test]
