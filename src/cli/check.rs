@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 
 use super::{ConfigArgs, Failure};
-use crate::config::{Config, Protocol, Store};
+use crate::config::{AffinityMode, Config, Protocol, Store};
 
 /// Arguments of `torc check`.
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ fn summary(config: &Config) -> String {
         racks.len(),
         datacenters.len()
     );
-    let lines = [
+    let mut lines = vec![
         ("node", format!("{}/{}", config.datacenter, config.rack)),
         ("tokens", format!("{tokens} ({})", config.hasher.hash)),
         ("ring", ring),
@@ -61,5 +61,20 @@ fn summary(config: &Config) -> String {
         ("store", store),
         ("admin", config.stats_listen.to_string()),
     ];
+    if config.affinity.mode != AffinityMode::Off {
+        lines.push(("affinity", affinity(config, datacenters.len())));
+    }
     lines.iter().map(|(name, value)| format!("  {name:<8} {value}\n")).collect()
+}
+
+/// What the filters are sized for, and what they cost when everything expected is there.
+fn affinity(config: &Config, datacenters: usize) -> String {
+    let affinity = &config.affinity;
+    // A ring of two datacenters is the least that makes use of this.
+    let datacenters = datacenters.max(2);
+    let needed_mb = affinity.memory_bytes(datacenters).div_ceil(1 << 20);
+    format!(
+        "{}, for {} keys in each of {datacenters} datacenters: at most {needed_mb} MiB",
+        affinity.mode, affinity.expected_keys
+    )
 }

@@ -1,9 +1,12 @@
 //! `affinity:`: which datacenter holds what, told by filters.
 
+mod blocks;
+
 use serde_json::{Value as Json, json};
 
+use self::blocks::block_domains;
 use super::error::{Fault, Faults};
-use super::node::{Node, Value};
+use super::node::{Mark, Node, Value};
 use super::numbers::ByteSize;
 use super::pool::Pool;
 use super::section::section;
@@ -11,11 +14,11 @@ use super::setting::Setting;
 use super::texts::words;
 use super::words::Protocol;
 use crate::ckf::digest::Selection;
-use crate::ckf::format::bucket_count_for;
+use crate::ckf::format::{BLOCKS_MAX, bucket_count_for};
 use crate::ckf::hashing::HashFormat;
 
-/// Names of domains no block domain may have.
-const RESERVED: &str = "keys";
+/// Publishers are heard once a second: a shorter time than this makes lanes come and go.
+const STALE_MS_MIN: u64 = 3_000;
 /// Bytes of exact state the publisher keeps for one key and owner, at most.
 const STATE_BYTES: u64 = 26;
 /// Bytes a node keeps for one key of its own.
@@ -80,7 +83,8 @@ section! {
         /// Who may route by them, as names and values; the same in every datacenter.
         /// Default: the cluster's name.
         pub(super) scope: Option<IdentityMap> = None,
-        /// Memory that the filters may need by `expected_keys` and the domains. Default: 4gb.
+        /// Memory that the filters may need by `expected_keys` and the domains; what is left is for
+        /// filters of another size, while datacenters change theirs. Default: 4gb.
         pub(super) memory_max_bytes: ByteSize = ByteSize(4 << 30),
         /// Blocks of tokens that engines tell of with TORC.KV, besides the ring's keys.
         /// Default: none.
@@ -160,6 +164,8 @@ pub struct Affinity {
     pub semantics: Selection,
     /// Who may route by them.
     pub scope: Selection,
+    /// Memory the filters may need, bytes.
+    pub memory_bytes_max: u64,
     /// Engines' blocks.
     pub domains: Vec<BlockDomain>,
 }
@@ -188,6 +194,13 @@ impl Affinity {
         let blocks = self.domains.iter().map(|domain| (domain.expected_blocks, 0));
         let all = std::iter::once((self.expected_keys, MEMBER_BYTES)).chain(blocks);
         all.map(|(expected, member)| memory_bytes(expected, member, datacenters)).sum()
+    }
+
+    /// Bytes that each domain may use for filters of another size, which are there while
+    /// datacenters are resized: its part of what is left.
+    pub fn resize_bytes_max(&self, datacenters: usize) -> u64 {
+        let left = self.memory_bytes_max.saturating_sub(self.memory_bytes(datacenters));
+        left / (self.domains.len() as u64 + 1)
     }
 }
 
@@ -223,6 +236,7 @@ pub(super) fn complete(
         stale_after_ms: keys.stale_after_ms,
         semantics: map(&keys.semantics).unwrap_or_else(|| authority.clone()),
         scope: map(&keys.scope).unwrap_or_else(|| authority.clone()),
+        memory_bytes_max: keys.memory_max_bytes.as_usize() as u64,
         domains: block_domains(
             keys.domains.as_deref().unwrap_or_default(),
             root,
@@ -283,20 +297,21 @@ fn check_replication(keys: &AffinityKeys, immutable: bool, root: &Node, faults: 
 }
 
 fn check_size(affinity: &Affinity, keys: &AffinityKeys, root: &Node, faults: &mut Faults) {
-    let sizes = std::iter::once(("expected_keys", affinity.expected_keys))
-        .chain(affinity.domains.iter().map(|domain| ("expected_blocks", domain.expected_blocks)));
-    for (key, expected) in sizes {
-        let place = root.find(&["affinity", key]).or(root.find(&["affinity"]));
-        if expected == 0 {
-            faults.push(Fault::new(format!("`{key}` 0 leaves no room for any")).at(place));
-        } else if let Err(error) = bucket_count_for(expected) {
-            faults.push(Fault::new(error.to_string()).at(place));
-            return;
-        }
+    let mark = |key: &str| root.find(&["affinity", key]).or(root.find(&["affinity"]));
+    if keys.stale_after_ms < STALE_MS_MIN {
+        let what =
+            format!("`stale_after_ms` {} is less than three heartbeats", keys.stale_after_ms);
+        let accepted = format!("{STALE_MS_MIN} or more");
+        faults.push(Fault::new(what).at(mark("stale_after_ms")).accepted(accepted));
+    }
+    check_expected("expected_keys", affinity.expected_keys, mark("expected_keys"), faults);
+    let blocks = affinity.domains.iter().map(|domain| domain.expected_blocks);
+    if blocks.chain([affinity.expected_keys]).any(|n| !(1..=BLOCKS_MAX).contains(&n)) {
+        return;
     }
     // A ring of two datacenters is the least that makes use of this.
     let needed = affinity.memory_bytes(2);
-    let allowed = keys.memory_max_bytes.as_usize() as u64;
+    let allowed = affinity.memory_bytes_max;
     if needed > allowed {
         let what = format!("filters of this size need about {} MiB", needed >> 20);
         let accepted = format!("up to `affinity.memory_max_bytes`, which is {} MiB", allowed >> 20);
@@ -305,48 +320,13 @@ fn check_size(affinity: &Affinity, keys: &AffinityKeys, root: &Node, faults: &mu
     }
 }
 
-fn block_domains(
-    entries: &[BlockDomainKeys],
-    root: &Node,
-    faults: &mut Faults,
-    authority: &Selection,
-) -> Vec<BlockDomain> {
-    let list = root.get("affinity").and_then(|section| section.get("domains"));
-    let mut domains: Vec<BlockDomain> = Vec::new();
-    for (index, keys) in entries.iter().enumerate() {
-        let item = list.and_then(|list| match &list.value {
-            Value::List(items) => items.get(index),
-            Value::Map(_) | Value::Text(_) | Value::Null => Some(list),
-        });
-        let at = |key: &str| item.and_then(|n| n.find(&[key])).or(item.map(|n| n.mark));
-        let missing = [
-            ("name", keys.name.is_none()),
-            ("block_size", keys.block_size.is_none_or(|size| size == 0)),
-            ("semantics", keys.semantics.is_none()),
-        ];
-        for (key, _) in missing.iter().filter(|(_, missing)| *missing) {
-            let what = format!("a domain of blocks needs `{key}`");
-            faults.push(Fault::new(what).at(item.map(|n| n.mark)));
-        }
-        let (Some(name), Some(block_size), Some(semantics)) =
-            (&keys.name, keys.block_size, &keys.semantics)
-        else {
-            continue;
+/// A filter has room for some, and not for any number.
+fn check_expected(key: &str, expected: u64, mark: Option<Mark>, faults: &mut Faults) {
+    if !(1..=BLOCKS_MAX).contains(&expected) {
+        let what = match expected {
+            0 => format!("`{key}` 0 leaves no room for any"),
+            _ => format!("`{key}` {expected} is more than the largest filter has room for"),
         };
-        if name == RESERVED || domains.iter().any(|domain| domain.name == *name) {
-            faults.push(Fault::new(format!("domain `{name}` is taken")).at(at("name")));
-        }
-        domains.push(BlockDomain {
-            name: name.clone(),
-            block_size,
-            hash: match keys.hash {
-                BlockHashing::Standard => HashFormat::Standard,
-                BlockHashing::Eagle => HashFormat::Eagle,
-            },
-            expected_blocks: keys.expected_blocks,
-            semantics: semantics.0.clone(),
-            scope: keys.scope.clone().map_or_else(|| authority.clone(), |map| map.0),
-        });
+        faults.push(Fault::new(what).at(mark).accepted(format!("1 to {BLOCKS_MAX}")));
     }
-    domains
 }

@@ -46,14 +46,28 @@ fn mistakes_are_explained() {
     let cases = [
         ("affinity: {mode: router}", "`router` is not a mode of affinity"),
         ("affinity: {mode: advise, expected_keys: 0}", "`expected_keys` 0 leaves no room"),
-        ("affinity: {mode: advise, expected_keys: 99999999}", "needs more than 16777216 buckets"),
+        ("affinity: {mode: advise, expected_keys: 0}", "accepted: 1 to 53687091"),
+        (
+            "affinity: {mode: advise, expected_keys: 99999999}",
+            "`expected_keys` 99999999 is more than the largest filter has room for",
+        ),
         ("affinity: {mode: advise, memory_max_bytes: 1mb}", "filters of this size need about"),
+        ("affinity: {mode: advise, stale_after_ms: 0}", "is less than three heartbeats"),
+        ("affinity: {mode: advise, stale_after_ms: 2999}", "accepted: 3000 or more"),
         ("affinity: {semantics: {}}", "an identity map needs 1 to 32 entries"),
         ("affinity: {semantics: words}", "expected names and values"),
         (&long, "the value of \"k\" is not 1 to 1024 bytes long"),
         ("affinity: {domains: [{block_size: 16, semantics: {a: b}}]}", "needs `name`"),
         ("affinity: {domains: [{name: a, semantics: {a: b}}]}", "needs `block_size`"),
+        (
+            "affinity: {domains: [{name: a, block_size: 0, semantics: {a: b}}]}",
+            "a block of 0 tokens is none",
+        ),
         ("affinity: {domains: [{name: a, block_size: 1}]}", "needs `semantics`"),
+        (
+            "affinity: {domains: [{name: a, block_size: 1, expected_blocks: 0}]}",
+            "`expected_blocks` 0 leaves no room",
+        ),
         (
             "affinity: {domains: [{name: keys, block_size: 1, semantics: {a: b}}]}",
             "domain `keys` is taken",
@@ -63,6 +77,30 @@ fn mistakes_are_explained() {
         let errors = load(&format!("{SMALLEST}  {line}\n")).map(|_| ()).unwrap_err().to_string();
         assert!(errors.contains(text), "{line}\n{errors}");
     }
+}
+
+#[test]
+fn the_entry_of_a_domain_is_pointed_at() {
+    let entry = |more: &str| format!("    - {{name: b, block_size: 4, semantics: {{a: b}}{more}}}");
+    let lines = |second: String| {
+        let head = "  affinity:\n    domains:\n";
+        format!("{SMALLEST}{head}{}\n{second}\n", entry("").replace("name: b", "name: a"))
+    };
+    let errors = |second: String| load(&lines(second)).map(|_| ()).unwrap_err().to_string();
+    let first_line = SMALLEST.lines().count() + 3;
+    let small = errors(entry(", expected_blocks: 0, scope: {c: d}"));
+    assert!(small.contains(&format!(":{}:", first_line + 1)), "{small}");
+    let same = errors(entry(""));
+    assert!(same.contains("domains `a` and `b` mean the same blocks"), "{same}");
+    assert!(load(&lines(entry(", scope: {c: d}"))).is_ok());
+}
+
+#[test]
+fn what_is_left_of_the_memory_is_for_filters_of_another_size() {
+    let affinity = with(&["affinity: {mode: advise, memory_max_bytes: 200mb}"]).config.affinity;
+    let needed = affinity.memory_bytes(3);
+    assert_eq!(affinity.resize_bytes_max(3), (200 << 20) - needed);
+    assert_eq!(affinity.resize_bytes_max(1 << 20), 0);
 }
 
 #[test]
