@@ -35,6 +35,7 @@ mod probes;
 #[cfg(feature = "relay")]
 mod relay;
 mod reports;
+mod resized;
 mod ring;
 mod routed;
 mod scripts;

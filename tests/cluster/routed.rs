@@ -4,7 +4,7 @@ use crate::admin::{metric, page};
 use crate::client::{Client, Reply, bulk, encode};
 use crate::ring::{Layout, Node, Ring, Store, redis_bin, wait_until};
 
-const EXTRA: &str = "  affinity:\n    mode: route\n    expected_keys: 20000\n    \
+pub(crate) const EXTRA: &str = "  affinity:\n    mode: route\n    expected_keys: 20000\n    \
                      write_replication: local_dc\n  bucket_types:\n  \
                      - {name: kv, immutable: true}\n";
 
@@ -13,7 +13,7 @@ const VALUES: usize = 2000;
 /// The same where reads and requests to other datacenters are counted.
 const MANY: usize = 10_000;
 
-fn keys(dc: &str) -> Vec<String> {
+pub(crate) fn keys(dc: &str) -> Vec<String> {
     keys_of(dc, VALUES)
 }
 
@@ -36,7 +36,7 @@ fn all(client: &mut Client, requests: impl Iterator<Item = Vec<String>>) -> Vec<
     replies
 }
 
-fn write(node: &Node, keys: &[String]) {
+pub(crate) fn write(node: &Node, keys: &[String]) {
     let set = |key: &String| vec!["SET".to_owned(), key.clone(), format!("value of {key}")];
     let replies = all(&mut node.connect(), keys.iter().map(set));
     assert!(replies.iter().all(|reply| *reply == Reply::Simple("OK".into())));
@@ -47,14 +47,14 @@ fn read(node: &Node, keys: &[String]) -> Vec<Reply> {
     all(&mut node.connect(), keys.iter().map(get))
 }
 
-fn assert_right(node: &Node, keys: &[String]) {
+pub(crate) fn assert_right(node: &Node, keys: &[String]) {
     for (key, reply) in keys.iter().zip(read(node, keys)) {
         assert_eq!(reply, bulk(format!("value of {key}")), "{key}");
     }
 }
 
 /// What TORC.WHERE says of a key, sorted by datacenter.
-fn place(node: &Node, key: &str) -> Vec<String> {
+pub(crate) fn place(node: &Node, key: &str) -> Vec<String> {
     let Ok(mut client) = Client::try_connect(node.client) else { return Vec::new() };
     let Ok(Reply::Array(keys)) = client.try_call(&["TORC.WHERE", key]) else { return Vec::new() };
     let Reply::Array(dcs) = &keys[0] else { panic!("an array of datacenters") };
@@ -65,7 +65,7 @@ fn place(node: &Node, key: &str) -> Vec<String> {
 }
 
 /// Waits until every running node knows all values of both datacenters.
-fn wait_known(ring: &Ring) {
+pub(crate) fn wait_known(ring: &Ring) {
     wait_known_of(ring, VALUES);
 }
 
@@ -141,6 +141,10 @@ fn values_are_read_where_they_are_and_absent_ones_nowhere_else() {
         let plan = node.connect().call(&["TORC.PLAN", "GET", &other[7]]).text();
         let other_dc = if node.dc == "dc1" { "dc2" } else { "dc1" };
         assert!(plan.contains(&format!("read in {other_dc}")), "{plan}");
+        assert!(plan.contains("(peer; answers)"), "{plan}");
+        assert!(plan.contains("asked if the key is not there"), "{plan}");
+        let plan = node.connect().call(&["TORC.PLAN", "GET", "kv/none/0"]).text();
+        assert!(plan.contains("no datacenter holds it; read in"), "{plan}");
         let plan = node.connect().call(&["TORC.PLAN", "SET", &own[7], "v"]).text();
         assert!(plan.contains("its values stay in this datacenter"), "{plan}");
     }
@@ -370,7 +374,7 @@ fn what_a_full_redis_store_evicts_is_known_to_be_gone() {
     let used = store.call(&["INFO", "memory"]).text();
     let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("a number");
     let used: u64 = used.trim().parse().expect("a number");
-    store.call(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+    store.call(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     store.call(&["CONFIG", "SET", "maxmemory", &(used - 60_000).to_string()]);
     store.call(&["SET", "kv/more", "v"]);
     // Buffers of connections count too: no more is to go while this is looked at.

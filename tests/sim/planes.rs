@@ -118,6 +118,7 @@ impl World {
             datacenters: std::iter::once(own).chain(dcs).cloned().collect(),
             expected: planes.expected,
             stale_after_ms: 30_000,
+            resize_bytes_max: 1 << 30,
             consumer: ConsumerInstanceId(n as u64 + 1),
             table_seed: n as u64,
         };

@@ -42,6 +42,17 @@ impl Domain {
         self.hears.loads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Names of the nodes of the own datacenter of which it is not known what they hold. Known
+    /// where the domain is published.
+    pub fn missing_members(&self) -> Vec<String> {
+        self.hears.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Of these nodes it is not known what they hold.
+    pub fn set_missing_members(&self, names: Vec<String>) {
+        *self.hears.missing.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
     /// The nodes' stores are so full.
     pub fn set_store_loads(&self, loads: Vec<Option<StoreLoad>>) {
         *self.hears.loads.lock().unwrap_or_else(PoisonError::into_inner) = loads;

@@ -3,6 +3,7 @@
 use crate::affinity::publication::{Cut, Delta, Frame, Subscriber};
 use crate::ckf::adapter::{AdapterError, LocalCkfAdapter};
 use crate::ckf::consumer::lane::LaneIngestor;
+use crate::ckf::failure::Recovery;
 use crate::ckf::identity::{LaneLease, ProducerIdentity};
 use crate::ckf::producer::{Applied, DcCkfState, RouterEvent};
 
@@ -28,6 +29,8 @@ pub(super) struct Producer {
     subscribers: Vec<Box<dyn Subscriber>>,
     /// What other nodes have not been sent yet.
     pending: Vec<Delta>,
+    /// Times its lane had to begin anew.
+    recoveries: u32,
 }
 
 /// A part of the filter, with what changed before it was cut.
@@ -79,7 +82,7 @@ impl Holder {
                 let mut images = Vec::new();
                 Some(Ok(state.apply(event, &mut images)))
             }
-            Holder::Publishing(producer) => Some(producer.adapter.apply_event(event)),
+            Holder::Publishing(producer) => Some(producer.apply(event)),
         }
     }
 }
@@ -94,12 +97,41 @@ impl Producer {
     ) -> Result<Producer, AdapterError> {
         let mut adapter = LocalCkfAdapter::new(state, identity, lane, lease)?;
         adapter.keep_delivered(true);
-        Ok(Producer { identity, adapter, subscribers: Vec::new(), pending: Vec::new() })
+        let (subscribers, pending) = (Vec::new(), Vec::new());
+        Ok(Producer { identity, adapter, subscribers, pending, recoveries: 0 })
+    }
+
+    /// Applies one event.
+    fn apply(&mut self, event: &RouterEvent) -> Result<Applied, AdapterError> {
+        let applied = self.adapter.apply_event(event);
+        // The state took it, even where the lane did not.
+        applied.or_else(|error| self.recover(error).map(|()| Applied::default()))
+    }
+
+    /// Does what a failure asks for, if that concerns the lane alone: it begins anew, and so does
+    /// everybody who follows it. The state is as it should be.
+    fn recover(&mut self, error: AdapterError) -> Result<(), AdapterError> {
+        if error.disposition().recovery != Recovery::ConsumerLane {
+            return Err(error);
+        }
+        self.adapter.recover_snapshot()?;
+        self.adapter.take_delivered();
+        self.pending.clear();
+        self.subscribers.drain(..).for_each(|mut subscriber| {
+            subscriber.take(Frame::Ended);
+        });
+        self.recoveries += 1;
+        Ok(())
+    }
+
+    /// Times its lane had to begin anew.
+    pub(super) fn recoveries(&self) -> u32 {
+        self.recoveries
     }
 
     /// Publishes the open window and hands on what the lane took.
     pub(super) fn publish(&mut self) -> Result<(), AdapterError> {
-        let flushed = self.adapter.flush();
+        let flushed = self.adapter.flush().or_else(|error| self.recover(error));
         for delta in self.adapter.take_delivered() {
             let images = delta.images.into();
             let delta = Delta { base: delta.base, sequence: delta.sequence, images };

@@ -10,6 +10,7 @@ mod holder;
 mod inlets;
 mod journal;
 mod state;
+mod tables;
 
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
@@ -17,12 +18,13 @@ use std::sync::{Arc, Mutex};
 use self::holder::Holder;
 use self::inlets::Inlets;
 use self::journal::Journal;
+use self::tables::Tables;
 use super::lanes::Lanes;
 use super::recent::RecentWrites;
 use crate::ckf::adapter::AdapterError;
 use crate::ckf::consumer::{
-    ClaimError, ConsumerConfig, ConsumerError, GlobalCkfIndexer, LANES, LINEAR_POSITIONS_DEFAULT,
-    PrefixDepths, VERIFICATION_WINDOW_DEFAULT,
+    ClaimError, ConsumerConfig, ConsumerError, LINEAR_POSITIONS_DEFAULT,
+    VERIFICATION_WINDOW_DEFAULT,
 };
 use crate::ckf::digest;
 use crate::ckf::format::{CkfFormat, DEFAULT_SEED, FormatError};
@@ -36,6 +38,7 @@ pub use self::holder::Part;
 pub use self::inlets::NotInstalled;
 pub use self::journal::News;
 pub(super) use self::state::{INCARNATION_STEP, events_of};
+pub use self::tables::OtherSize;
 
 /// The lane of the own datacenter.
 pub const OWN_LANE: u8 = 0;
@@ -74,6 +77,8 @@ pub struct DomainSpec {
     pub stale_after_ms: u64,
     /// This node as a consumer.
     pub consumer: ConsumerInstanceId,
+    /// Memory for filters of datacenters that have another size, bytes.
+    pub resize_bytes_max: u64,
     /// Any number outsiders do not know: it keeps them from crowding the tables.
     pub table_seed: u64,
 }
@@ -143,7 +148,7 @@ pub struct ProducerReport {
     pub counters: ProducerCounters,
     /// The last batch it published; none while it only stands by.
     pub sequence: Option<u64>,
-    /// Times its lane had to be started anew.
+    /// Times the state, or its lane alone, had to begin anew after a failure.
     pub recoveries: u32,
 }
 
@@ -151,7 +156,7 @@ pub struct ProducerReport {
 #[derive(Debug)]
 pub struct Domain {
     spec: DomainSpec,
-    indexer: GlobalCkfIndexer,
+    tables: Tables,
     lanes: Lanes,
     format: CkfFormat,
     /// Who the own datacenter's state hears of, and whether that is everybody.
@@ -173,6 +178,8 @@ struct Hears {
     recoveries: AtomicU32,
     duties: Mutex<Duties>,
     loads: Mutex<Vec<Option<StoreLoad>>>,
+    /// Names of the members the state does not hear of.
+    missing: Mutex<Vec<String>>,
     recent: RecentWrites,
 }
 
@@ -201,25 +208,17 @@ impl Domain {
             Kind::Blocks { .. } => LINEAR_POSITIONS_DEFAULT,
         };
         let pool = |dc: &String| Some(pool(&spec.id, dc_id_of(dc)));
-        let indexer = GlobalCkfIndexer::new(ConsumerConfig {
+        let config = ConsumerConfig {
             consumer: spec.consumer,
             domain: spec.id,
             format,
             lanes: spec.datacenters.iter().map(pool).collect(),
             verification_window: VERIFICATION_WINDOW_DEFAULT,
             linear_positions,
-        })?;
+        };
+        let tables = Tables::new(config, spec.resize_bytes_max)?;
         let lanes = Lanes::new(spec.datacenters.iter().cloned(), spec.stale_after_ms);
-        Ok(Domain {
-            spec,
-            indexer,
-            lanes,
-            format,
-            hears,
-            journal,
-            holder,
-            inlets: Mutex::default(),
-        })
+        Ok(Domain { spec, tables, lanes, format, hears, journal, holder, inlets: Mutex::default() })
     }
 
     /// Keys that the node's store was told to change a moment ago.
@@ -244,28 +243,37 @@ impl Domain {
 
     /// The lanes whose filters are complete, one bit each.
     pub fn ready_lanes(&self) -> u16 {
-        self.indexer.ready_lanes()
+        self.tables.ready_lanes()
     }
 
-    /// Bytes of the table all lanes share.
+    /// Bytes of the table all lanes share, and of the one for filters of another size.
     pub fn table_bytes(&self) -> usize {
-        self.indexer.table_bytes()
+        self.tables.bytes()
+    }
+
+    /// What a lane does or waits for, in words for operators.
+    pub fn lane_state(&self, lane: u8, now_ms: u64) -> String {
+        let Some(lane) = self.lanes.get(lane) else { return String::new() };
+        let note = lane.note();
+        match lane.age_ms(now_ms) {
+            Some(age_ms) if age_ms > self.spec.stale_after_ms => {
+                format!("stale: nothing was heard of its publisher for {} s", age_ms / 1000)
+            }
+            Some(_) | None if note.state.is_empty() => "nobody sends it yet".to_owned(),
+            Some(_) | None => note.state,
+        }
     }
 
     /// For each hash the lanes that may hold it; gives the lanes that are ready and fresh, the
     /// only ones whose bits mean anything.
     pub fn probe(&self, hashes: &[SequenceHash], masks: &mut [u16], now_ms: u64) -> u16 {
-        let ready = self.indexer.probe(hashes, masks);
+        let ready = self.tables.probe(hashes, masks);
         self.lanes.believed(ready, now_ms)
     }
 
     /// How deep each datacenter holds a chain.
     pub fn depths(&self, chain: Chain<'_>, now_ms: u64) -> Vec<Depth<'_>> {
-        let found = match chain {
-            Chain::Sequence(hashes) => self.indexer.prefix_depths(hashes),
-            Chain::Blocks(blocks) => self.indexer.prefix_depths_of_blocks(blocks, &mut Vec::new()),
-        };
-        let found = found.unwrap_or(PrefixDepths { ready: 0, depths: [0; LANES] });
+        let found = self.tables.depths(chain);
         let believed = self.lanes.believed(found.ready, now_ms);
         let depth = |(number, lane): (u8, &'_ super::lanes::Lane)| {
             let blocks =

@@ -11,8 +11,10 @@ use crate::affinity::member::Change;
 use crate::affinity::publication::{Cut, Delta, Publication, Subscriber};
 use crate::ckf::bucket::SLOTS;
 use crate::ckf::digest;
+use crate::ckf::failure::Recovery;
+use crate::ckf::format::BUCKETS_MAX;
 use crate::ckf::identity::{LaneLease, ProducerIdentity};
-use crate::ckf::producer::{Applied, DcCkfState, EventData, EventError, RouterEvent, Source};
+use crate::ckf::producer::{Applied, DcCkfState, EventData, RouterEvent, Source};
 
 /// Changes of a member applied together, so that their memory is fetched together.
 const CHANGES_PER_EVENT: usize = 64;
@@ -37,7 +39,7 @@ impl Domain {
         for (lane, theirs) in self.lanes.iter() {
             let here = next.lanes.iter().find(|(_, ours)| ours.dc == theirs.dc);
             let Some((number, ours)) = here else { continue };
-            let copied = match self.lane_part(lane, 0, self.format.buckets()) {
+            let copied = match self.lane_part(lane, 0, BUCKETS_MAX as usize) {
                 Some(part) => {
                     next.install(number, part.identity, part.sequence, part.words).is_ok()
                 }
@@ -91,14 +93,14 @@ impl Domain {
             None => self.empty_state()?,
         };
         // The lane of an earlier life, or of another publisher, must be free before it is claimed.
-        lock(&self.inlets).drop_lane(OWN_LANE);
+        self.free_lane(OWN_LANE);
         let identity = ProducerIdentity {
             pool: pool(&self.spec.id, digest::dc_id(&self.spec.datacenters[0])),
             producer_incarnation: incarnation,
             layout_generation: LAYOUT_GENERATION,
             format: self.format,
         };
-        let lane = self.indexer.claim_lane(OWN_LANE)?;
+        let lane = self.tables.claim_own(OWN_LANE)?;
         let (consumer, lane_number) = (self.spec.consumer, OWN_LANE);
         let lease = LaneLease { consumer, lane: lane_number, assignment_epoch: incarnation };
         let producer = Producer::begin(state, identity, lane, lease)?;
@@ -227,13 +229,14 @@ impl Domain {
     pub fn producer_report(&self) -> Option<ProducerReport> {
         let mut holder = lock(&self.holder);
         let published = holder.producer().map(|p| (p.identity, p.sequence()));
+        let lane_recoveries = holder.producer().map_or(0, |producer| producer.recoveries());
         let state = holder.state()?;
         Some(ProducerReport {
             identity: published.map(|(identity, _)| identity),
             sizes: state.sizes(),
             counters: state.counters(),
             sequence: published.map(|(_, sequence)| sequence),
-            recoveries: self.hears.recoveries.load(Ordering::Relaxed),
+            recoveries: self.hears.recoveries.load(Ordering::Relaxed) + lane_recoveries,
         })
     }
 
@@ -248,7 +251,8 @@ impl Domain {
             match holder.apply(event) {
                 None => return Ok(()),
                 Some(Ok(applied)) => {
-                    if applied.first_error == Some(EventError::IndexerInvariantViolation) {
+                    let recovery = applied.first_error.map(|error| error.disposition().recovery);
+                    if recovery == Some(Recovery::Producer) {
                         self.hears.damaged.store(true, Ordering::Relaxed);
                     }
                 }

@@ -14,6 +14,7 @@ pub(in crate::affinity) fn spec(name: &str, kind: Kind, dcs: &[&str]) -> DomainS
         datacenters: dcs.iter().map(|dc| dc.to_string()).collect(),
         expected: 1000,
         stale_after_ms: 100,
+        resize_bytes_max: 1 << 20,
         consumer: ConsumerInstanceId(1),
         table_seed: 0,
     }
@@ -182,10 +183,86 @@ fn a_lane_of_another_node_is_installed_and_follows() {
     there.apply_changes(MEMBER, &[Change::Stored(key("d"))], 0).unwrap();
     assert!(!here.apply_delta(1, &there.take_published()[0]));
     assert_eq!(held("b").0, 0);
-    // So does another size, which never gets in.
-    let other = CkfFormat::for_blocks(DEFAULT_SEED, 1_000_000).unwrap();
-    let identity = here.identity_of(1, 1, 1, other).unwrap();
-    assert!(here.install(1, identity, 0, Vec::new()).is_err());
+}
+
+/// A datacenter of its own size that holds one key.
+fn datacenter(dc: &str, expected: u64, held: &str) -> Domain {
+    let shape = spec("keys", Kind::Keys(KeyProtocol::Resp), &[dc, "here"]);
+    let domain = Domain::new(DomainSpec { expected, ..shape }).unwrap();
+    domain.publish(expected).unwrap();
+    domain.set_hears(true, 1, 1);
+    domain.apply_changes(MEMBER, &[Change::Stored(key(held))], 0).unwrap();
+    domain
+}
+
+/// Puts what a datacenter publishes into a lane; the answer is whether it got in.
+fn fetch(here: &Domain, lane: u8, from: &Domain) -> Result<(), NotInstalled> {
+    let part = from.published_part(0, from.format().buckets()).unwrap();
+    here.install(lane, part.identity, part.sequence, part.words)?;
+    here.lanes().get(lane).unwrap().heard(0);
+    Ok(())
+}
+
+#[test]
+fn filters_of_another_size_answer_beside_the_others() {
+    let keys = Kind::Keys(KeyProtocol::Resp);
+    let here = Domain::new(spec("keys", keys, &["here", "a", "b"])).unwrap();
+    let bytes = here.table_bytes();
+    let held = |name: &str| {
+        let mut mask = [0];
+        let believed = here.probe(&[key(name)], &mut mask, 0);
+        let chain = here.depths(Chain::Sequence(&[key(name)]), 0);
+        for (lane, depth) in (0u8..).zip(chain) {
+            let bit = u32::from(mask[0] >> lane & 1);
+            assert_eq!(depth.blocks, (believed >> lane & 1 == 1).then_some(bit), "lane {lane}");
+        }
+        (believed, mask[0])
+    };
+    let (small_a, small_b) = (datacenter("a", 1000, "x"), datacenter("b", 1000, "y"));
+    fetch(&here, 1, &small_a).unwrap();
+    fetch(&here, 2, &small_b).unwrap();
+    assert_eq!((held("x"), held("y")), ((0b110, 0b010), (0b110, 0b100)));
+
+    // One is resized, then the other: each answers from what it had until the new filter is in.
+    let large_a = datacenter("a", 4000, "x2");
+    fetch(&here, 1, &large_a).unwrap();
+    assert!(here.table_bytes() > bytes);
+    assert_eq!((held("x2"), held("y")), ((0b110, 0b010), (0b110, 0b100)));
+    assert_eq!(held("x"), (0b110, 0), "its old filter is gone");
+    large_a.apply_changes(MEMBER, &[Change::Stored(key("z"))], 0).unwrap();
+    let changes = large_a.take_published();
+    assert!(changes.iter().all(|delta| here.apply_delta(1, delta)));
+    assert_eq!(held("z"), (0b110, 0b010));
+    assert!(here.lane_load(1).unwrap() < here.lane_load(2).unwrap(), "each by its own size");
+
+    // A third size has no place, and changes nothing.
+    let third = datacenter("b", 9000, "y");
+    let refused = fetch(&here, 2, &third).unwrap_err();
+    assert!(matches!(refused, NotInstalled::Size(OtherSize::Third { .. })), "{refused}");
+    assert_eq!(held("y"), (0b110, 0b100));
+    fetch(&here, 2, &datacenter("b", 4000, "y2")).unwrap();
+    assert_eq!(held("y2"), (0b110, 0b100));
+
+    // This node is resized as well, and takes over what it had.
+    let shape = DomainSpec { expected: 4000, ..here.spec().clone() };
+    let next = here.move_to(shape).unwrap();
+    let mut mask = [0];
+    assert_eq!((next.probe(&[key("y2")], &mut mask, 0), mask[0]), (0b110, 0b100));
+    // Both go back: the second table is given up.
+    fetch(&here, 1, &small_a).unwrap();
+    here.drop_lane(2);
+    assert_eq!((here.table_bytes(), held("x")), (bytes, (0b010, 0b010)));
+}
+
+#[test]
+fn a_filter_whose_table_would_be_too_large_is_refused() {
+    let keys = Kind::Keys(KeyProtocol::Resp);
+    let here = Domain::new(spec("keys", keys, &["here", "a"])).unwrap();
+    let large = CkfFormat::for_blocks(DEFAULT_SEED, 1_000_000).unwrap();
+    let refused = here.admits(1, large).unwrap_err();
+    assert!(matches!(refused, OtherSize::TooLarge { needs: 8, left: 1, .. }), "{refused}");
+    let seeded = CkfFormat { seed: 1, ..here.format() };
+    assert!(matches!(here.admits(1, seeded), Err(OtherSize::Seed { theirs: 1, .. })));
 }
 
 #[test]
@@ -231,4 +308,26 @@ fn engines_events_are_kept_for_the_next_holder() {
     holder.reconcile(&[MEMBER], &news, 0).unwrap();
     let chain = Chain::Blocks(&[BlockHash(5), BlockHash(6)]);
     assert_eq!(holder.depths(chain, 0)[0].blocks, Some(2));
+}
+
+#[test]
+fn a_lane_that_failed_begins_anew_and_the_state_stays() {
+    let domain = published();
+    let stored = |name: &str| [Change::Stored(key(name))];
+    domain.apply_changes(MEMBER, &stored("a"), 0).unwrap();
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    domain.subscribe(Box::new(Kept(Arc::clone(&frames), 9))).unwrap();
+    domain.take_published();
+    domain.holder.lock().unwrap().producer().unwrap().adapter.retire_lane();
+    domain.apply_changes(MEMBER, &stored("b"), 0).unwrap();
+    domain.apply_changes(MEMBER, &stored("c"), 0).unwrap();
+    let mut masks = [0; 3];
+    assert_eq!(domain.probe(&["a", "b", "c"].map(key), &mut masks, 0), 1);
+    assert_eq!(masks, [1; 3]);
+    assert!(!domain.is_damaged(), "members have nothing to tell again");
+    assert_eq!(domain.producer_report().unwrap().recoveries, 1);
+    // Who follows cannot follow over the break, and begins anew.
+    assert_eq!(*frames.lock().unwrap(), [Frame::Ended]);
+    let after = domain.take_published();
+    assert!(after.windows(2).all(|two| two[0].sequence == two[1].base));
 }

@@ -9,7 +9,8 @@
 //!
 //! Parts are cut at different moments. Between them come the changes of what was cut before, on
 //! the same connection and in order, so with the last part the words are those of one sequence.
-//! While a filter is fetched the lane answers from the one before.
+//! While a filter is fetched the lane answers from the one before, also where the new one has
+//! another size.
 
 use super::message::{Filter, FilterKind};
 use crate::affinity::domain::Domain;
@@ -25,6 +26,9 @@ pub(super) const PARTS_AT_ONCE: usize = 16;
 const FOLLOW_MS: u64 = 2_000;
 /// A fetch without progress is begun anew after this long, milliseconds.
 const STALLED_MS: u64 = 3_000;
+/// The filter of an earlier publisher gives hints so long, while the new one does not hear of
+/// everything: a large store takes minutes to be listed. Milliseconds.
+const KEPT_MS: u64 = 300_000;
 /// Fetches begin at a moment drawn from at most this long, milliseconds.
 const JITTER_MAX_MS: u64 = 2_000;
 /// The same for each node of the ring: a small ring need not wait.
@@ -42,6 +46,8 @@ pub(super) struct Inlet {
     follow_at_ms: u64,
     /// The greatest incarnation heard of.
     seen: u64,
+    /// Since when its publisher says that it does not hear of everything.
+    unsure_since_ms: Option<u64>,
     note: LaneNote,
 }
 
@@ -65,6 +71,7 @@ impl Inlet {
             fetch: None,
             follow_at_ms: 0,
             seen: 0,
+            unsure_since_ms: None,
             note: LaneNote::default(),
         }
     }
@@ -113,7 +120,7 @@ impl Inlet {
     }
 
     /// What to ask the sender now; `may_fetch` allows to begin a fetch.
-    pub(super) fn poll(&mut self, buckets: usize, may_fetch: bool, now_ms: u64) -> Option<Filter> {
+    pub(super) fn poll(&mut self, may_fetch: bool, now_ms: u64) -> Option<Filter> {
         self.upstream?;
         if self.fetch.as_ref().is_some_and(|fetch| now_ms >= fetch.progress_ms + STALLED_MS) {
             self.give_up("no answer", now_ms);
@@ -126,7 +133,7 @@ impl Inlet {
             let fetch = Fetch { identity, sequence, words, asked: 0, progress_ms: now_ms };
             self.fetch = Some(fetch);
             self.note.state = "fetches the whole filter".to_owned();
-            return self.ask_parts(buckets);
+            return self.ask_parts();
         }
         if now_ms >= self.follow_at_ms {
             self.follow_at_ms = now_ms + FOLLOW_MS;
@@ -137,8 +144,9 @@ impl Inlet {
         None
     }
 
-    fn ask_parts(&mut self, buckets: usize) -> Option<Filter> {
+    fn ask_parts(&mut self) -> Option<Filter> {
         let fetch = self.fetch.as_mut()?;
+        let buckets = fetch.identity.format.buckets();
         let first = fetch.words.len();
         let count = (buckets - first).min(PART_WORDS * PARTS_AT_ONCE);
         fetch.asked = first + count;
@@ -162,6 +170,10 @@ impl Inlet {
             return;
         }
         self.seen = beat.incarnation;
+        self.unsure_since_ms = match beat.complete {
+            true => None,
+            false => self.unsure_since_ms.or(Some(now_ms)),
+        };
         if self.fetch.as_ref().is_some_and(|fetch| fetch.identity == identity) {
             return;
         }
@@ -174,6 +186,14 @@ impl Inlet {
             // A sender that is behind will come to where this lane is.
             Some((has, at)) if has == identity && at > beat.sequence => {}
             _ if self.wanted.is_some_and(|(wanted, _)| wanted == identity) => {}
+            // A publisher that is new and has not heard of everything yet: what was there before
+            // is a better hint than what it has.
+            Some((has, _)) if has != identity && !beat.complete && self.keeps(now_ms) => {
+                let state = "answers from the filter before: its new publisher does not hear of \
+                             everything yet";
+                self.note.state = state.to_owned();
+                domain.lanes().get(self.lane).into_iter().for_each(|lane| lane.hinted(now_ms));
+            }
             _ => {
                 let most = (nodes as u64 * JITTER_PER_NODE_MS).min(JITTER_MAX_MS);
                 self.fetch = None;
@@ -181,6 +201,11 @@ impl Inlet {
                 self.note.state = "waits to fetch the whole filter".to_owned();
             }
         }
+    }
+
+    /// Whether the filter from an earlier publisher is kept for hints.
+    fn keeps(&self, now_ms: u64) -> bool {
+        self.unsure_since_ms.is_some_and(|since_ms| now_ms < since_ms + KEPT_MS)
     }
 
     fn believe(&mut self, domain: &Domain, beat: &Filter, now_ms: u64) {
@@ -194,12 +219,11 @@ impl Inlet {
         }
     }
 
-    /// The identity a message speaks of, when it fits this node's table.
+    /// The identity a message speaks of, when there is a table for it.
     fn identity(&mut self, domain: &Domain, filter: &Filter) -> Option<ProducerIdentity> {
         let format = filter.format()?;
-        if format != domain.format() {
-            let (theirs, ours) = (format.bucket_count, domain.format().bucket_count);
-            self.note.state = format!("its filter has {theirs} buckets, this node's {ours}");
+        if let Err(refused) = domain.admits(self.lane, format) {
+            self.note.state = refused.to_string();
             domain.drop_lane(self.lane);
             return None;
         }
@@ -221,13 +245,13 @@ impl Inlet {
             self.give_up("a part was missed", now_ms);
             return None;
         }
-        let buckets = domain.format().buckets();
+        let buckets = identity.format.buckets();
         let room = buckets - fetch.words.len();
         fetch.words.extend(part.part().take(room));
         fetch.sequence = Some(part.sequence);
         fetch.progress_ms = now_ms;
         if fetch.words.len() < buckets {
-            return if fetch.words.len() >= fetch.asked { self.ask_parts(buckets) } else { None };
+            return if fetch.words.len() >= fetch.asked { self.ask_parts() } else { None };
         }
         let words = std::mem::take(&mut fetch.words);
         self.fetch = None;

@@ -170,12 +170,17 @@ impl Feeds {
         live.iter().map(|slot| if *slot == own.0 { own.1 } else { said(slot) }).collect()
     }
 
-    /// How many of `live` members it is known of what they hold; `own` is one of them.
-    pub(super) fn known(&self, live: &BTreeSet<u64>, own: (u64, bool), now_ms: u64) -> u32 {
-        let known = |slot: &&u64| match **slot == own.0 {
+    /// Of which `live` members it is not known what they hold; `own` is one of them.
+    pub(super) fn missing(
+        &self,
+        live: &BTreeSet<u64>,
+        own: (u64, bool),
+        now_ms: u64,
+    ) -> BTreeSet<u64> {
+        let known = |slot: u64| match slot == own.0 {
             true => self.own_is_in && own.1,
-            false => self.receivers.get(slot).is_some_and(|feed| feed.is_known(now_ms)),
+            false => self.receivers.get(&slot).is_some_and(|feed| feed.is_known(now_ms)),
         };
-        live.iter().filter(known).count() as u32
+        live.iter().copied().filter(|slot| !known(*slot)).collect()
     }
 }

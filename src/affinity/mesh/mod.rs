@@ -85,7 +85,7 @@ pub struct MeshCounters {
 }
 
 /// Figures of a node's affinity plane: of the machine, and of what feeds it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlaneReport {
     /// Of the exchange with other nodes.
     pub mesh: MeshCounters,
@@ -95,6 +95,8 @@ pub struct PlaneReport {
     pub held: u64,
     /// Whether that is everything.
     pub sure: bool,
+    /// Why not, in words.
+    pub trouble: Option<String>,
     /// Times the store's events were lost and it was listed anew.
     pub relistings: u64,
 }
@@ -218,14 +220,17 @@ impl Mesh {
 
     /// Does what is due. Call it whenever something was told, and several times a second.
     pub fn handle_timeout(&mut self, now: MeshTime) {
-        let mut pools = std::mem::take(&mut self.pools);
-        for pools in &mut pools {
-            self.settle(pools, now);
+        let mut all = std::mem::take(&mut self.pools);
+        for index in 0..all.len() {
+            let fetching: usize = all.iter().map(Pools::fetching).sum();
+            let pools = &mut all[index];
+            let busy = fetching - pools.fetching();
+            self.settle(pools, busy, now);
         }
-        self.pools = pools;
+        self.pools = all;
     }
 
-    fn settle(&mut self, pools: &mut Pools, now: MeshTime) {
+    fn settle(&mut self, pools: &mut Pools, busy: usize, now: MeshTime) {
         pools.take_post(self.own, &mut self.counters, now);
         let (member, source) = (&self.member, self.settings.source);
         let domain = Arc::clone(&pools.domain);
@@ -242,7 +247,7 @@ impl Mesh {
             feed.load = load.map(Into::into);
             self.send_feed(to, pools.key, feed);
         }
-        for (to, filter) in pools.filters(self.own, now.mono_ms) {
+        for (to, filter) in pools.filters(self.own, busy, now.mono_ms) {
             self.send_filter(&to, pools.key, filter);
         }
     }

@@ -36,7 +36,7 @@ pub(super) struct Pools {
     pub(super) key: u64,
     pub(super) feeds: Feeds,
     posts: Option<Posts>,
-    inlets: Vec<Inlet>,
+    pub(super) inlets: Vec<Inlet>,
     lanes: Vec<Followed>,
     /// Nodes of the own datacenter that have to be heard of.
     members: BTreeSet<u64>,
@@ -232,8 +232,11 @@ impl Pools {
         self.feeds.keep_members(&self.domain, &self.members, now_ms);
         self.feeds.settle(&self.domain, self.posts, own, session, now_ms);
         if self.publishes {
-            let known = self.feeds.known(&self.members, (own.slot, own.sure), now_ms);
+            let missing = self.feeds.missing(&self.members, (own.slot, own.sure), now_ms);
             let expected = self.members.len() as u32;
+            let known = expected - missing.len() as u32;
+            let name = |slot: &u64| places.get(*slot).map(|place| place.name.clone());
+            self.domain.set_missing_members(missing.iter().filter_map(name).collect());
             let mut loads = self.feeds.loads(&self.members, (own.slot, own.load), now_ms);
             // Nodes that are away, or do not know of all this, are there all the same.
             let own_dc = &self.domain.spec().datacenters[0];
@@ -250,8 +253,14 @@ impl Pools {
         self.feeds.poll(own.sure, now_ms)
     }
 
+    /// Filters that are being fetched.
+    pub(super) fn fetching(&self) -> usize {
+        self.inlets.iter().filter(|inlet| inlet.is_fetching()).count()
+    }
+
     /// What followers and senders of lanes are to be told.
-    pub(super) fn filters(&mut self, own: u64, now_ms: u64) -> Vec<Addressed> {
+    /// Other domains fetch `busy` filters at the moment.
+    pub(super) fn filters(&mut self, own: u64, busy: usize, now_ms: u64) -> Vec<Addressed> {
         let mut out = Vec::new();
         let published = self.domain.take_published();
         self.pass_on(OWN_LANE, &published, &mut out);
@@ -268,11 +277,10 @@ impl Pools {
             }
             self.tell_abroad(own, now_ms, &mut out);
         }
-        let buckets = self.domain.format().buckets();
         for lane in 0..self.inlets.len() {
-            let fetching = self.inlets.iter().filter(|inlet| inlet.is_fetching()).count();
+            let may_fetch = busy + self.fetching() < FETCHES_MAX;
             let inlet = &mut self.inlets[lane];
-            if let Some(mut ask) = inlet.poll(buckets, fetching < FETCHES_MAX, now_ms)
+            if let Some(mut ask) = inlet.poll(may_fetch, now_ms)
                 && let Some(upstream) = inlet.upstream()
             {
                 ask.dc = self.lanes[lane].dc;
@@ -326,12 +334,16 @@ impl Pools {
         }
         let published = self.posts.is_some_and(|posts| posts.publisher == own);
         if let (true, Some(publication)) = (published, self.domain.publication()) {
+            let missing = self.domain.missing_members().join(", ");
             let state = match publication.complete {
-                true => "published here",
-                false => "published here, does not hear of everything yet",
+                true => "published here".to_owned(),
+                false if missing.is_empty() => {
+                    "published here; a node of this datacenter is not known to be torc".to_owned()
+                }
+                false => format!("published here; not known yet: what {missing} holds"),
             };
             let note = LaneNote {
-                state: state.to_owned(),
+                state,
                 incarnation: publication.identity.producer_incarnation,
                 sequence: publication.sequence,
                 ..self.inlets[0].note()

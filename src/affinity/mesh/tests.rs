@@ -1,7 +1,9 @@
 //! Several nodes with a network between them that loses what it is told to.
 
 mod abroad;
+mod fetches;
 mod posts;
+mod resize;
 
 use super::*;
 use crate::affinity::domain::{Domain, DomainSpec, Part};
@@ -46,18 +48,23 @@ fn domain(name: &str, kind: Kind, own: &str, number: u64, expected: u64) -> Arc<
         datacenters,
         expected,
         stale_after_ms: 30_000,
+        resize_bytes_max: 1 << 30,
         consumer: ConsumerInstanceId(number + 1),
         table_seed: 0,
     };
     Arc::new(Domain::new(spec).unwrap())
 }
 
-/// A node that starts.
+/// A node that starts. Its filter is told in several parts, so that fetches and changes mix.
 fn node(number: usize, dc: &str, now_ms: u64) -> Node {
+    sized(number, dc, now_ms, 200_000)
+}
+
+/// A node that starts, with filters for so many keys.
+fn sized(number: usize, dc: &str, now_ms: u64, expected: u64) -> Node {
     let kind = Kind::Blocks { block_size: 4, format: HashFormat::Standard };
     let keys = Kind::Keys(KeyProtocol::Resp);
-    // Several parts, so that fetches and changes mix.
-    let keys = domain("keys", keys, dc, number as u64, 200_000);
+    let keys = domain("keys", keys, dc, number as u64, expected);
     let blocks = domain("llm", kind, dc, number as u64, 1000);
     let affinity = Affinity::new(keys, vec![blocks]);
     let settings = MeshSettings {

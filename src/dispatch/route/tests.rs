@@ -26,6 +26,7 @@ fn domain(datacenters: Vec<String>, consumer: u64) -> Domain {
         datacenters,
         expected: 1000,
         stale_after_ms: 30_000,
+        resize_bytes_max: 1 << 30,
         consumer: ConsumerInstanceId(consumer),
         table_seed: 0,
     };

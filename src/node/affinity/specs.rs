@@ -39,6 +39,7 @@ pub(super) fn specs<'a>(
             datacenters: datacenters.to_vec(),
             expected,
             stale_after_ms: config.stale_after_ms,
+            resize_bytes_max: config.resize_bytes_max(datacenters.len()),
             consumer: about.consumer,
             table_seed: about.table_seed,
         }
