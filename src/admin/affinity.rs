@@ -42,7 +42,12 @@ async fn affinity<V: AdminView>(State(admin): Node<V>) -> Response {
     let counters = admin.view.counters().await;
     let page = Page {
         mode: if view.settings.route_reads { "route" } else { "advise" },
-        holds: Holds { keys: report.held, known: report.sure, relistings: report.relistings },
+        holds: Holds {
+            keys: report.held,
+            known: report.sure,
+            trouble: report.trouble,
+            relistings: report.relistings,
+        },
         exchange: Exchange {
             sent: report.mesh.sent,
             sent_bytes: report.mesh.sent_bytes,
@@ -77,6 +82,9 @@ struct Holds {
     keys: u64,
     /// Whether that is everything.
     known: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
     /// Times it had to be listed.
     relistings: u64,
 }
@@ -147,7 +155,11 @@ struct Lane<'a> {
     age_ms: Option<u64>,
     /// Part of its filter that is in use.
     load: Option<f64>,
+    /// Size of its filter, where it is here: not the domain's while datacenters are resized.
+    buckets: Option<u64>,
+    /// What it does or waits for.
     state: String,
+    /// The node that sends it to this one.
     from: String,
     incarnation: u64,
     sequence: u64,
@@ -163,6 +175,8 @@ struct Exact {
     complete: bool,
     members: u32,
     members_expected: u32,
+    /// The nodes of which it is not known what they hold.
+    missing: Vec<String>,
     incarnation: Option<u64>,
     sequence: Option<u64>,
     keys: usize,
@@ -186,7 +200,8 @@ fn about(domain: &Domain, now_ms: u64) -> About<'_> {
             believed: believed & (1 << number) != 0,
             age_ms: of.age_ms(now_ms),
             load: domain.lane_load(number),
-            state: note.state,
+            buckets: domain.lane_buckets(number),
+            state: domain.lane_state(number, now_ms),
             from: note.from,
             incarnation: note.incarnation,
             sequence: note.sequence,
@@ -213,6 +228,7 @@ fn exact(domain: &Domain) -> Option<Exact> {
         complete: publication.is_some_and(|p| p.complete),
         members: publication.map_or(0, |p| p.members),
         members_expected: publication.map_or(0, |p| p.members_expected),
+        missing: domain.missing_members(),
         incarnation: report.identity.map(|identity| identity.producer_incarnation),
         sequence: report.sequence,
         keys: report.sizes.unique_hashes,

@@ -2,6 +2,7 @@
 //! nodes that have the rest.
 
 mod foreign;
+mod notices;
 mod redis;
 mod specs;
 mod task;
@@ -119,7 +120,7 @@ impl AffinityPlane {
 
     /// What the task did so far.
     pub fn report(&self) -> PlaneReport {
-        *lock(&self.report)
+        lock(&self.report).clone()
     }
 
     /// Begins a new generation of every pool this node publishes. False when it publishes none.

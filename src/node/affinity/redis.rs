@@ -2,7 +2,9 @@
 //!
 //! One RESP3 connection carries both the events and the answers to this node's questions, in the
 //! order in which the store did things. So a page of SCAN, or DBSIZE, says what was true between
-//! two events, and nothing has to be guessed: an event after a page is newer than the page.
+//! two events, and nothing has to be guessed: an event after a page is newer than the page, and a
+//! key that went is in no later page. That is what a set of tombstones would be for, where pages
+//! and events came by different ways; here a removal takes the key out of what was listed so far.
 //!
 //! While the store is listed, and after a lost connection until it is listed again, the node does
 //! not know what it holds. FLUSHDB, FLUSHALL and SWAPDB send no events; the number of keys, asked
@@ -45,8 +47,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the affinity task is told of the store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StoreNews {
-    /// It is not known what the store holds, from here on.
-    Unsure,
+    /// It is not known what the store holds, from here on, for this reason.
+    Unsure(String),
     /// It holds exactly this.
     Holds(Vec<SequenceHash>),
     /// This happened.
@@ -70,6 +72,8 @@ pub struct RedisStore {
 enum Trouble {
     #[error("{0}")]
     Io(#[from] io::Error),
+    #[error("it closed the connection")]
+    Closed,
     #[error("the store answers {0:?} to {1}")]
     Refused(String, &'static str),
     #[error("the store's bytes are no replies")]
@@ -95,6 +99,7 @@ impl RedisStore {
     /// Follows the store for ever; `rescan` says that it must be listed again.
     pub(super) async fn follow(self, told: mpsc::Sender<Told>, mut rescan: mpsc::Receiver<()>) {
         let mut pause = RETRY_FIRST;
+        let mut told_of = String::new();
         loop {
             let trouble = match self.connect().await {
                 Err(error) => Trouble::Io(error),
@@ -106,15 +111,21 @@ impl RedisStore {
                         listed: None,
                         changes: Vec::new(),
                     };
-                    let trouble = follower.run(&self, &mut rescan, &mut pause).await;
+                    let trouble =
+                        follower.run(&self, &mut rescan, (&mut pause, &mut told_of)).await;
                     match trouble {
                         Ok(()) => return,
                         Err(trouble) => trouble,
                     }
                 }
             };
-            tracing::warn!("affinity cannot follow the store: {trouble}");
-            if told.send(Told::Store(StoreNews::Unsure)).await.is_err() {
+            let why = trouble.to_string();
+            // It is tried again and again; the same trouble is told once.
+            if why != told_of {
+                tracing::warn!("affinity cannot follow the store: {why}");
+                told_of.clone_from(&why);
+            }
+            if told.send(Told::Store(StoreNews::Unsure(why))).await.is_err() {
                 return;
             }
             tokio::time::sleep(pause).await;
@@ -155,13 +166,14 @@ impl Follower {
         &mut self,
         store: &RedisStore,
         rescan: &mut mpsc::Receiver<()>,
-        pause: &mut Duration,
+        (pause, told_of): (&mut Duration, &mut String),
     ) -> Result<(), Trouble> {
         self.enter(store).await?;
         self.turn_on_events().await?;
         self.ask(&["PSUBSCRIBE", "__keyevent@0__:*"], "PSUBSCRIBE").await?;
         self.list().await?;
         *pause = RETRY_FIRST;
+        told_of.clear();
         tracing::info!("affinity follows the store's keyspace events");
         let mut compare = tokio::time::interval(COMPARE_EVERY);
         compare.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -169,7 +181,7 @@ impl Follower {
             tokio::select! {
                 read = self.link.read_buf(&mut self.buf) => {
                     if read? == 0 {
-                        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                        return Err(Trouble::Closed);
                     }
                     while let Some(value) = self.parsed()? {
                         self.take_event(&value);
@@ -205,7 +217,8 @@ impl Follower {
     /// Adds the flags that are missing to those the operator set; none is taken away.
     async fn turn_on_events(&mut self) -> Result<(), Trouble> {
         let name = "notify-keyspace-events";
-        let what = "CONFIG GET notify-keyspace-events; affinity has to see the flags there";
+        let what = "CONFIG GET notify-keyspace-events; affinity has to see the flags Engxe there: \
+                    allow this command (ACL: +config|get)";
         let reply = self.ask(&["CONFIG", "GET", name], what).await?;
         let set = reply.items().get(1).and_then(Value::text).unwrap_or_default();
         // A stands for many, but for none of the others.
@@ -216,7 +229,8 @@ impl Follower {
         }
         let wanted = format!("{set}{missing}");
         let what = "CONFIG SET notify-keyspace-events; affinity needs the flags Engxe there, and \
-                    Redis 7.0 or Valkey";
+                    Redis 7.0 or Valkey: set them in its configuration, or allow this command \
+                    (ACL: +config|set)";
         self.ask(&["CONFIG", "SET", name, &wanted], what).await?;
         tracing::info!("the store's notify-keyspace-events is \"{wanted}\" now");
         Ok(())
@@ -233,7 +247,7 @@ impl Follower {
 
     /// Lists the store, page by page, while events go on.
     async fn list(&mut self) -> Result<(), Trouble> {
-        self.tell(StoreNews::Unsure).await;
+        self.tell(StoreNews::Unsure("the store is being listed".to_owned())).await;
         self.changes.clear();
         self.listed = Some(HashSet::default());
         let mut cursor = "0".to_owned();
@@ -271,7 +285,7 @@ impl Follower {
                 }
             }
             if self.link.read_buf(&mut self.buf).await? == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                return Err(Trouble::Closed);
             }
         }
     }
@@ -339,20 +353,4 @@ fn hash(key: &(impl AsRef<[u8]> + ?Sized)) -> SequenceHash {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stores_load_is_read_from_what_it_says_of_itself() {
-        let info = |most: u64| {
-            format!(
-                "txt:# Memory\r\nused_memory:1024\r\nused_memory_human:1K\r\n\
-                 total_system_memory:5\r\nmaxmemory:{most}\r\nmaxmemory_policy:noeviction\r\n"
-            )
-        };
-        let load = |total| Some(StoreLoad { used: 1024, total });
-        assert_eq!(load_of(&info(4096)), load(Some(4096)));
-        assert_eq!(load_of(&info(0)), load(None));
-        assert_eq!(load_of("# Memory\r\n"), None);
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::notices::{Line, Watch};
 use super::redis::StoreNews;
 use super::{AffinityPlane, RedisStore, Told};
 use crate::affinity::member::Change;
@@ -51,9 +52,12 @@ struct Task {
     /// Makes the datastore be listed again.
     rescan: mpsc::Sender<()>,
     relistings: u64,
+    /// Why it is not known what the datastore holds.
+    trouble: Option<String>,
     report_at_ms: u64,
     /// Publications as last told: identity and whether complete.
     told: Vec<Option<(u64, bool)>>,
+    watch: Watch,
 }
 
 impl AffinityPlane {
@@ -87,8 +91,10 @@ impl AffinityPlane {
             orders: following.orders,
             rescan,
             relistings: 0,
+            trouble: None,
             report_at_ms: 0,
             told: Vec::new(),
+            watch: Watch::default(),
         };
         task.run(inbox).await;
     }
@@ -173,14 +179,16 @@ impl Task {
         let mut changes = Vec::new();
         let member = self.mesh.member();
         match news {
-            StoreNews::Unsure => {
+            StoreNews::Unsure(why) => {
                 self.mesh.set_sure(false);
+                self.trouble = Some(why);
                 return;
             }
             StoreNews::Holds(hashes) => {
                 self.relistings += 1;
                 member.reconcile(0, hashes, &mut changes);
                 self.mesh.set_sure(true);
+                self.trouble = None;
             }
             StoreNews::Changed(told) => {
                 for change in told {
@@ -194,10 +202,15 @@ impl Task {
                 self.mesh.set_load(load);
                 return;
             }
+            StoreNews::Size(0) if !member.is_empty() => {
+                tracing::info!("the store was flushed");
+                member.cleared(0, &mut changes);
+            }
             StoreNews::Size(size) => {
                 if size != member.len() as u64 && self.mesh.is_sure() {
                     tracing::info!(size, "the store changed without events: it is listed again");
                     self.mesh.set_sure(false);
+                    self.trouble = Some("the store changed without events".to_owned());
                     // One that is under way will do.
                     let _ = self.rescan.try_send(());
                 }
@@ -245,9 +258,16 @@ impl Task {
             dropped: self.links.dropped,
             held: self.mesh.held() as u64,
             sure: self.mesh.is_sure(),
+            trouble: self.trouble.clone(),
             relistings: self.follower.as_ref().map_or(self.relistings, Follower::relistings),
         });
         let domains = self.plane.domains();
+        for line in self.watch.look(&domains, now_ms) {
+            match line {
+                Line::Well(line) => tracing::info!("affinity: {line}"),
+                Line::Trouble(line) => tracing::warn!("affinity: {line}"),
+            }
+        }
         let publications = domains.domains().map(|domain| domain.publication());
         let told = publications
             .map(|publication| publication.map(|p| (p.identity.producer_incarnation, p.complete)))
