@@ -2,10 +2,12 @@
 
 use super::plan::{self, Hop, Op, Plan, Question, Role, Standing};
 use super::requests::op_of;
+use super::route::is_routed;
 use super::send::stores_values;
 use super::view::View;
-use crate::affinity::advice::{Advice, advise};
+use crate::affinity::advice::{Advice, LocalReason, advise};
 use crate::affinity::domain::Kind;
+use crate::affinity::lanes::Lane;
 use crate::ckf::ringkey::ring_key_hash;
 use crate::proto::args::Args;
 use crate::proto::command::{Effect, Merge, Routing};
@@ -66,7 +68,7 @@ pub fn explain(
         );
     }
     for key in keys {
-        explain_key(view, standings, (op, level, spec.name), key, now_ms, &mut lines);
+        explain_key(view, standings, (op, level, spec), key, now_ms, &mut lines);
     }
     lines
 }
@@ -81,7 +83,7 @@ fn words(op: Op) -> &'static str {
 fn explain_key(
     view: &View,
     standings: &[Standing],
-    (op, level, name_of_command): (Op, Consistency, &str),
+    (op, level, spec): (Op, Consistency, &CommandSpec),
     key: &[u8],
     now_ms: u64,
     lines: &mut Vec<String>,
@@ -106,10 +108,7 @@ fn explain_key(
             }
         });
     }
-    if op == Op::Read && terms.level == Consistency::DcOne {
-        lines.extend(verdict(view, key, now_ms));
-    }
-    let stays = terms.stays && op == Op::Write && stores_values(name_of_command);
+    let stays = terms.stays && op == Op::Write && stores_values(spec.name);
     if stays {
         lines.push("write replication: its values stay in this datacenter".to_owned());
     }
@@ -124,11 +123,28 @@ fn explain_key(
         local_only: false,
         stays,
     };
+    let mut elsewhere = None;
+    if op == Op::Read && terms.level == Consistency::DcOne {
+        let verdict = verdict(view, spec, key, now_ms);
+        lines.extend(verdict.as_ref().map(|(_, line)| line.clone()));
+        if let Some((Some(lane), _)) = verdict {
+            elsewhere = remote(&question, view, lane, standings);
+            lines.push(match &elsewhere {
+                Some(name) => format!("send: {name} (peer; answers)"),
+                None => "affinity: nobody can be asked there; read as ever".to_owned(),
+            });
+        }
+    }
     let mut plan = Plan::default();
     if let Err(failure) = plan::plan(&question, standings, &mut plan) {
         lines.push(format!("plan: {} ({})", failure.text(), failure.cause.text()));
         return;
     }
+    explain_legs(view, &plan, elsewhere.is_some(), lines);
+}
+
+/// Who is asked, as ever; `elsewhere` when another datacenter is asked before.
+fn explain_legs(view: &View, plan: &Plan, elsewhere: bool, lines: &mut Vec<String>) {
     for leg in &plan.legs {
         let hop = match leg.hop {
             Hop::Store => "own datastore",
@@ -136,6 +152,7 @@ fn explain_key(
             Hop::Forward => "forward to its datacenter",
         };
         let role = match leg.role {
+            Role::Answer if elsewhere => "asked if the key is not there",
             Role::Answer => "answers",
             Role::Count { .. } => "votes",
             Role::Swallow => "copy, not awaited",
@@ -148,8 +165,14 @@ fn explain_key(
     }
 }
 
-/// What the filters say about a key, and what is done about it.
-fn verdict(view: &View, key: &[u8], now_ms: u64) -> Option<String> {
+/// What the filters say about a key, and what is done about it: the lane it is read from, unless
+/// it is read as ever, and the words.
+fn verdict(
+    view: &View,
+    spec: &CommandSpec,
+    key: &[u8],
+    now_ms: u64,
+) -> Option<(Option<u8>, String)> {
     let keys = view.affinity.as_ref()?.keys();
     let Kind::Keys(protocol) = keys.spec().kind else { return None };
     let mut mask = [0];
@@ -157,15 +180,34 @@ fn verdict(view: &View, key: &[u8], now_ms: u64) -> Option<String> {
     let lanes = keys.lanes();
     let others = 1..lanes.iter().len() as u8;
     let advice = advise(lanes, mask[0], believed, 0, others, now_ms);
-    let place = match advice {
-        Advice::Local(_) => view.topology.local_dc(),
-        Advice::Remote { lane } => lanes.get(lane).map_or("", |lane| lane.dc.as_str()),
+    let (lane, place) = match advice {
+        Advice::Local(_) => (None, view.topology.local_dc()),
+        Advice::Remote { lane } => (Some(lane), lanes.get(lane)?.dc.as_str()),
     };
-    let done = match view.settings.route_reads {
-        true => "read in",
-        false => "affinity.mode is advise, else read in",
+    let done = match (view.settings.route_reads, is_routed(spec)) {
+        (true, true) => "read in",
+        (true, false) => "this command is read as ever, others in",
+        (false, _) => "affinity.mode is advise, else read in",
     };
-    Some(format!("affinity: {}; {done} {place}", advice.reason()))
+    let mut line = format!("affinity: {}; {done} {place}", advice.reason());
+    if advice == Advice::Local(LocalReason::NotKnown) {
+        let unknown = lanes.iter().filter(|(number, _)| believed & (1 << number) == 0);
+        let why = |(number, lane): (u8, &'_ Lane)| {
+            format!(" ({}: {})", lane.dc, keys.lane_state(number, now_ms))
+        };
+        let why = unknown.map(why);
+        line.extend(why);
+    }
+    let lane = lane.filter(|_| view.settings.route_reads && is_routed(spec));
+    Some((lane, line))
+}
+
+/// The name of a key's owner in the datacenter of a lane.
+fn remote(q: &Question<'_>, view: &View, lane: u8, standings: &[Standing]) -> Option<String> {
+    let dc = &view.affinity.as_ref()?.keys().lanes().get(lane)?.dc;
+    let remote = view.topology.remote_dcs().iter().find(|remote| remote.name == *dc)?;
+    let (_, peer) = plan::owner_in(q, remote, standings)?;
+    Some(view.topology.peer(peer).name.to_string())
 }
 
 fn describe(view: &View, standings: &[Standing], peer: PeerIdx) -> String {

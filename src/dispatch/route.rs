@@ -135,6 +135,12 @@ pub(super) fn is_on(view: &View) -> bool {
     view.settings.route_reads && view.affinity.is_some()
 }
 
+/// True for commands whose reads are routed.
+pub(super) fn is_routed(spec: &CommandSpec) -> bool {
+    let one_key = spec.keys == KeySpec::First && !spec.patterns;
+    one_key || spec.merge == Merge::Mget
+}
+
 /// True when a read of `key` is at DC_ONE.
 fn is_at_one(view: &View, key: &[u8], level: Consistency) -> bool {
     let token = view.hasher.token(key);
@@ -187,12 +193,11 @@ impl Dispatcher {
     }
 
     fn may_route(&self, view: &View, ask: &Ask<'_>, key: &[u8], spec: &CommandSpec) -> bool {
-        let one_key = spec.keys == KeySpec::First && !spec.patterns;
         is_on(view)
             && view.settings.protocol == Protocol::Redis
             && !ask.local_only
             && ask.tried == 0
-            && (one_key || spec.merge == Merge::Mget)
+            && is_routed(spec)
             && !block::is_block(&ask.args)
             && is_at_one(view, key, ask.level)
     }

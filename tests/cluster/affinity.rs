@@ -1,5 +1,6 @@
 //! Who holds what, as clients ask for it.
 
+use crate::admin::page;
 use crate::client::{Client, Reply, bulk};
 use crate::ring::{Layout, Ring, Store, wait_until};
 
@@ -92,23 +93,45 @@ fn engines_tell_their_blocks_and_routers_ask_for_prompts() {
     assert_eq!(orphan.text(), "ERR the parent block is not known to this source");
 }
 
+/// What redis-cli shows of a reply.
+fn shown(reply: &Reply) -> Vec<String> {
+    match reply {
+        Reply::Simple(text) => vec![text.clone()],
+        Reply::Int(number) => vec![format!("(integer) {number}")],
+        Reply::Array(items) => {
+            let item = |(number, item): (usize, &Reply)| {
+                let head = format!("{}) ", number + 1);
+                let blank = " ".repeat(head.len());
+                let lines = shown(item).into_iter().enumerate();
+                lines
+                    .map(|(n, line)| format!("{}{line}", if n == 0 { &head } else { &blank }))
+                    .collect::<Vec<_>>()
+            };
+            items.iter().enumerate().flat_map(item).collect()
+        }
+        other => vec![format!("{:?}", other.text())],
+    }
+}
+
 /// The example of the README, typed as it stands there.
 #[test]
 fn the_chain_of_the_readme_is_answered_as_it_says() {
     let readme = include_str!("../../README.md");
     let section = readme.split_once("### Chains of KV blocks").expect("the section").1;
     let section = section.split_once("\n## ").expect("the next one").0;
-    let (config, session) = section.split_once("token ids become hashes").expect("a session");
-    let typed = |text: &'static str| text.lines().filter_map(|line| line.strip_prefix("    "));
-    let extra: String = typed(config).map(|line| format!("  {line}\n")).collect();
-    let mut asked: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
-    for line in typed(session) {
-        match line.strip_prefix("$ redis-cli ") {
+    let typed = section.lines().filter_map(|line| line.strip_prefix("    "));
+    let (config, session) = section.split_once("$ torc -c llama.yml").expect("it is started");
+    let config: Vec<&str> = config.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+    let affinity = config.iter().position(|line| *line == "  affinity:").expect("a section");
+    assert!(config.contains(&"  datacenter: dc1") && config.contains(&"  datastore: embedded"));
+    let extra: String = config[affinity..].iter().map(|line| format!("{line}\n")).collect();
+    let typed = typed.skip_while(|line| !line.starts_with("$ redis-cli"));
+    assert!(session.contains("$ redis-cli"));
+    let mut asked: Vec<(Vec<&str>, Vec<String>)> = Vec::new();
+    for line in typed {
+        match line.strip_prefix("$ redis-cli -p 8102 ") {
             Some(command) => asked.push((command.split(' ').collect(), Vec::new())),
-            None => {
-                let printed = line.split('#').next().unwrap_or_default().trim_end();
-                asked.last_mut().expect("a command").1.push(printed);
-            }
+            None => asked.last_mut().expect("a command").1.push(line.to_owned()),
         }
     }
     assert!(asked.len() > 8, "{asked:?}");
@@ -118,16 +141,17 @@ fn the_chain_of_the_readme_is_answered_as_it_says() {
         !words(&mut client, "TORC.PREFIX 1").text().contains("nil")
     });
     for (command, printed) in asked {
-        let text = client.call(&command).text();
-        let mut lines: Vec<&str> = text.lines().collect();
+        let mut lines = shown(&client.call(&command));
+        let mut printed = printed;
         if command[0] == "TORC.PREFIX" {
             // How long ago the publisher was heard is another number each time.
-            let age = lines.pop().expect("an age");
-            assert!(age.parse::<u64>().is_ok(), "{command:?}: {text}");
-            assert_eq!(lines, printed[..printed.len() - 1], "{command:?}");
-        } else {
-            assert_eq!(lines, printed, "{command:?}");
+            for lines in [&mut lines, &mut printed] {
+                let age = lines.pop().expect("an age");
+                let age = age.trim_start().strip_prefix("3) (integer) ").expect("the third");
+                assert!(age.parse::<u64>().is_ok(), "{command:?}: {age}");
+            }
         }
+        assert_eq!(lines, printed, "{command:?}");
     }
 }
 
@@ -180,4 +204,36 @@ fn every_node_knows_what_each_datacenter_holds() {
         });
     }
     wait_until("what was lost is known to be lost", || all_know(&ring, &["dc1 no", "dc2 maybe"]));
+}
+
+/// Which of the running nodes publish.
+fn publishers(ring: &Ring) -> Vec<usize> {
+    let publishes = |number: &usize| {
+        let node = &ring.nodes[*number];
+        node.process.is_some() && page(node, "GET", "/affinity").1.contains("\"publishes\":true")
+    };
+    (0..ring.nodes.len()).filter(publishes).collect()
+}
+
+#[test]
+fn a_publisher_that_is_named_publishes_while_it_lives() {
+    let layout = Layout { dcs: vec![vec![2]], store: Store::Embedded, extra: EXTRA.to_owned() };
+    let mut ring = Ring::start(layout);
+    wait_until("somebody publishes", || publishers(&ring).len() == 1);
+    // The other one is named.
+    let (chosen, named) = (publishers(&ring)[0], 1 - publishers(&ring)[0]);
+    for number in [chosen, named] {
+        ring.nodes[number].kill();
+        let publisher = format!("    mode: advise\n    publisher: n{named}\n");
+        ring.nodes[number].edit(|text| text.replace("    mode: advise\n", &publisher));
+        ring.nodes[number].start();
+        ring.wait_settled();
+    }
+    wait_until("the one that is named publishes", || publishers(&ring) == [named]);
+    ring.nodes[named].kill();
+    wait_until("the other one stands in", || publishers(&ring) == [chosen]);
+    let told = ring.nodes[chosen].log();
+    assert!(told.contains("affinity: keys: this node publishes what dc1 holds"), "{told}");
+    ring.nodes[named].start();
+    wait_until("it publishes again", || publishers(&ring) == [named]);
 }
