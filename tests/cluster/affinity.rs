@@ -1,5 +1,7 @@
 //! Who holds what, as clients ask for it.
 
+use std::net::TcpStream;
+
 use crate::admin::page;
 use crate::client::{Client, Reply, bulk};
 use crate::ring::{Layout, Ring, Store, wait_until};
@@ -210,7 +212,8 @@ fn every_node_knows_what_each_datacenter_holds() {
 fn publishers(ring: &Ring) -> Vec<usize> {
     let publishes = |number: &usize| {
         let node = &ring.nodes[*number];
-        node.process.is_some() && page(node, "GET", "/affinity").1.contains("\"publishes\":true")
+        let up = node.process.is_some() && TcpStream::connect(("127.0.0.1", node.admin)).is_ok();
+        up && page(node, "GET", "/affinity").1.contains("\"publishes\":true")
     };
     (0..ring.nodes.len()).filter(publishes).collect()
 }
