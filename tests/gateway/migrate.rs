@@ -2,10 +2,14 @@
 
 use crate::cluster::{Cluster, NEVER, NODE_KEY, Shape, documents, eventually};
 use crate::fake::{Fake, hand_clock};
+use bytes::Bytes;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
 use torc::document::topology::Topology;
+use torc::gateway::{KvFuture, RingKv};
 
 const PATH: &str = "/indexes/movies/documents";
 const MIGRATION: &str = "/_miroir/migration";
@@ -227,4 +231,55 @@ async fn a_migration_can_be_given_up_and_bad_ones_are_refused() {
     let topology = cluster.http.get("/_miroir/topology").await.json();
     assert_eq!(topology["joining"], json!([]));
     cluster.add(&documents(0..20)).await;
+}
+
+/// A ring that is written to when the test lets it: what a gateway says of migrations waits.
+struct Gate {
+    ring: Arc<dyn RingKv>,
+    shut: watch::Sender<bool>,
+    waiting: AtomicUsize,
+}
+
+impl RingKv for Gate {
+    fn get<'a>(&'a self, key: &'a str) -> KvFuture<'a, Vec<Bytes>> {
+        self.ring.get(key)
+    }
+
+    fn set<'a>(&'a self, key: &'a str, value: Bytes, ttl: Option<Duration>) -> KvFuture<'a, ()> {
+        Box::pin(async move {
+            let mut shut = self.shut.subscribe();
+            if key.contains("migration") && *shut.borrow() {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+                let _ = shut.wait_for(|shut| !shut).await;
+            }
+            self.ring.set(key, value, ttl).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_the_coordinator_tells_does_not_bring_a_migration_back() {
+    let (mut cluster, _) = cluster(1, 1).await;
+    let (_, other) = cluster.another(|settings| settings.slot = Some(1)).await;
+    let (shut, waiting) = (watch::Sender::new(false), AtomicUsize::new(0));
+    let gate = Arc::new(Gate { ring: cluster.kv.clone(), shut, waiting });
+    cluster.kv = gate.clone();
+    cluster.restart().await;
+    let body = json!({"add": [{"id": "node-9", "url": "http://127.0.0.1:1", "group": 0}]});
+    assert_eq!(cluster.post(MIGRATION, &body).await.status, 202);
+    gate.shut.send_replace(true);
+    eventually("the coordinator tells something", async || {
+        gate.waiting.load(Ordering::Relaxed) == 1
+    })
+    .await;
+    assert_eq!(other.send("DELETE", MIGRATION, "").await.json()["phase"], "ended");
+    gate.shut.send_replace(false);
+    for http in [&cluster.http, &other] {
+        eventually("its gateway follows", async || {
+            let topology = http.get("/_miroir/topology").await.json();
+            topology["joining"] == json!([])
+        })
+        .await;
+        assert_eq!(http.get(MIGRATION).await.json()["phase"], "ended");
+    }
 }

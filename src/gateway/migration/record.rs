@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
 
-/// The one key of migrations.
+/// The key of the migration: written when it begins, goes to another phase or is given up.
 const CURRENT: &str = "current";
+/// The key of what its coordinator tells again and again. It is another one, so that telling does
+/// not undo what somebody decided about the migration at the same moment.
+const PROGRESS: &str = "progress";
 /// Age at which a coordinator that was not seen is replaced.
 const COORDINATOR_AGE_US: u64 = 30_000_000;
 
@@ -54,14 +57,31 @@ pub(super) struct Record {
     pub(super) base: Groups,
     /// The groups after.
     pub(super) groups: Groups,
-    coordinator: String,
-    started_us: u64,
-    seen_us: u64,
     /// When the present phase began.
     pub(super) phase_us: u64,
+    #[serde(flatten)]
+    pub(super) progress: Progress,
+}
+
+/// What the coordinator of a migration tells while it works.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Progress {
+    /// When the migration began; tells it from others.
+    started_us: u64,
+    coordinator: String,
+    /// When the coordinator was last there.
+    seen_us: u64,
     pub(super) shards_to_copy: u64,
     pub(super) shards_copied: u64,
     pub(super) last_error: Option<String>,
+}
+
+impl Progress {
+    /// Marks the migration as worked on by this gateway.
+    pub(super) fn seen(&mut self, core: &Core) {
+        self.coordinator = core.others.id().to_owned();
+        self.seen_us = core.clock.now_us();
+    }
 }
 
 impl Record {
@@ -72,33 +92,34 @@ impl Record {
             phase: Phase::Copying,
             base,
             groups,
-            coordinator: core.others.id().to_owned(),
-            started_us: now,
-            seen_us: now,
             phase_us: now,
-            shards_to_copy: 0,
-            shards_copied: 0,
-            last_error: None,
+            progress: Progress {
+                started_us: now,
+                coordinator: core.others.id().to_owned(),
+                seen_us: now,
+                shards_to_copy: 0,
+                shards_copied: 0,
+                last_error: None,
+            },
         }
     }
 
     /// Whether this gateway works on it: it began, or the one that did is gone.
     pub(super) fn is_ours(&self, core: &Core) -> bool {
-        let age = core.clock.now_us().saturating_sub(self.seen_us);
-        self.coordinator == core.others.id() || age > COORDINATOR_AGE_US
+        let age = core.clock.now_us().saturating_sub(self.progress.seen_us);
+        self.progress.coordinator == core.others.id() || age > COORDINATOR_AGE_US
     }
 
-    /// Marks the record as worked on by this gateway.
-    pub(super) fn seen(&mut self, core: &Core) {
-        self.coordinator = core.others.id().to_owned();
-        self.seen_us = core.clock.now_us();
+    /// Whether this is the same migration in the same phase.
+    pub(super) fn is_as(&self, other: &Record) -> bool {
+        (self.progress.started_us, self.phase) == (other.progress.started_us, other.phase)
     }
 
     /// Goes to the next phase.
     pub(super) fn enter(&mut self, core: &Core, phase: Phase) {
         self.phase = phase;
         self.phase_us = core.clock.now_us();
-        self.last_error = None;
+        self.progress.last_error = None;
     }
 }
 
@@ -121,9 +142,16 @@ impl Migration {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the record from the ring.
+    /// Reads the record from the ring, with the newest its coordinator told.
     pub(super) async fn refresh(&self, state: &State) -> Result<Option<Record>, ApiError> {
-        let record: Option<Record> = state.load(Class::Migration, CURRENT).await?;
+        let mut record: Option<Record> = state.load(Class::Migration, CURRENT).await?;
+        if let Some(Record { progress, .. }) = record.as_mut().filter(|r| r.phase.is_running()) {
+            let told: Option<Progress> = state.load(Class::Migration, PROGRESS).await?;
+            let told = told.filter(|told| told.started_us == progress.started_us);
+            if let Some(told) = told.filter(|told| told.seen_us > progress.seen_us) {
+                *progress = told;
+            }
+        }
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = record.clone();
         Ok(record)
     }
@@ -133,6 +161,11 @@ impl Migration {
         state.store(Class::Migration, CURRENT, &record).await?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
         Ok(())
+    }
+
+    /// Stores what the coordinator tells.
+    pub(super) async fn tell(&self, state: &State, progress: &Progress) -> Result<(), ApiError> {
+        Ok(state.store(Class::Migration, PROGRESS, progress).await?)
     }
 
     /// Whether the placement must be built anew. Says yes once for each change.
@@ -156,8 +189,9 @@ pub(in crate::gateway) fn view(core: &Core) -> Value {
         let ids = groups.iter().map(|group| group.iter().map(|b| b.id.clone()).collect::<Vec<_>>());
         json!(ids.collect::<Vec<_>>())
     };
+    let told = &record.progress;
     json!({"phase": record.phase, "from": ids(&record.base), "to": ids(&record.groups),
-        "coordinator": record.coordinator, "shardsToCopy": record.shards_to_copy,
-        "shardsCopied": record.shards_copied, "lastError": record.last_error,
-        "startedAt": crate::gateway::time::timestamp(record.started_us)})
+        "coordinator": told.coordinator, "shardsToCopy": told.shards_to_copy,
+        "shardsCopied": told.shards_copied, "lastError": told.last_error,
+        "startedAt": crate::gateway::time::timestamp(told.started_us)})
 }

@@ -23,9 +23,8 @@ const PROGRESS_EVERY: u64 = 16;
 /// Works on the present phase until it is over or something fails.
 pub(super) async fn go_on(core: &Arc<Core>) {
     let Some(mut record) = core.migration.known() else { return };
-    record.seen(core);
     if !everybody_follows(core, &record) {
-        keep(core, record).await;
+        tell(core, &mut record).await;
         return;
     }
     let result = match record.phase {
@@ -33,28 +32,44 @@ pub(super) async fn go_on(core: &Arc<Core>) {
         Phase::Switched => remove_unused(core, &record).await,
         Phase::Done | Phase::Ended => return,
     };
-    record.seen(core);
     match (result, record.phase) {
-        (Ok(()), Phase::Copying) => record.enter(core, Phase::Switched),
-        (Ok(()), _) => record.enter(core, Phase::Done),
+        (Ok(()), Phase::Copying) => enter(core, record, Phase::Switched).await,
+        (Ok(()), _) => enter(core, record, Phase::Done).await,
         (Err(reason), _) => {
             tracing::warn!(plane = "doc", reason, "the migration does not get on");
-            record.last_error = Some(reason);
+            record.progress.last_error = Some(reason);
+            tell(core, &mut record).await;
         }
     }
-    keep(core, record).await;
     super::apply(core);
 }
 
-/// Stores the record, unless somebody ended the migration meanwhile.
-async fn keep(core: &Core, record: Record) {
-    let Ok(now) = core.migration.refresh(&core.state).await else { return };
-    if now.is_some_and(|now| now.phase == Phase::Ended) {
-        return;
-    }
-    if let Err(error) = core.migration.store(&core.state, record).await {
+/// Tells how far the work is.
+async fn tell(core: &Core, record: &mut Record) {
+    record.progress.seen(core);
+    if let Err(error) = core.migration.tell(&core.state, &record.progress).await {
         tracing::warn!(plane = "doc", %error, "the migration's progress was not stored");
     }
+}
+
+/// Goes to the next phase, unless somebody decided otherwise meanwhile.
+async fn enter(core: &Core, mut record: Record, phase: Phase) {
+    let Ok(now) = core.migration.refresh(&core.state).await else { return };
+    if !now.is_some_and(|now| now.is_as(&record)) {
+        return;
+    }
+    record.progress.seen(core);
+    record.enter(core, phase);
+    if let Err(error) = core.migration.store(&core.state, record).await {
+        tracing::warn!(plane = "doc", %error, "the migration's phase was not stored");
+    }
+}
+
+/// Whether the migration is still the one that is worked on, as far as can be known.
+async fn goes_on(core: &Core, record: &Record) -> bool {
+    // A ring that cannot be read says nothing: what was known stands.
+    let _ = core.migration.refresh(&core.state).await;
+    core.migration.known().is_some_and(|now| now.is_as(record))
 }
 
 /// Every gateway reads the record at each interval; a write that was sent before it did is
@@ -91,19 +106,18 @@ async fn copy_all(core: &Arc<Core>, record: &mut Record) -> Result<(), String> {
     let next = topology_of(core, &record.groups).map_err(|e| e.to_string())?;
     let moves = moves(&placement.topology, &next);
     let indexes = indexes(&placement).await?;
-    record.shards_to_copy = (moves.len() * indexes.len()) as u64;
-    record.shards_copied = 0;
+    record.progress.shards_to_copy = (moves.len() * indexes.len()) as u64;
+    record.progress.shards_copied = 0;
     for (index, primary_key) in &indexes {
         prepare_joining(core, &placement, index, primary_key.as_deref()).await?;
         for planned in &moves {
             if let Some(key) = primary_key {
                 copy_one(core, &placement, index, key, planned).await?;
             }
-            record.shards_copied += 1;
-            if record.shards_copied.is_multiple_of(PROGRESS_EVERY) {
-                record.seen(core);
-                keep(core, record.clone()).await;
-                if core.migration.known().is_none_or(|now| now.phase != Phase::Copying) {
+            record.progress.shards_copied += 1;
+            if record.progress.shards_copied.is_multiple_of(PROGRESS_EVERY) {
+                tell(core, record).await;
+                if !goes_on(core, record).await {
                     return Err("the migration was ended".to_owned());
                 }
             }
