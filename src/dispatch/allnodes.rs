@@ -20,6 +20,9 @@ use crate::proto::resp::reply::{elements, is_error, is_ok, parse_int};
 use crate::proto::resp::spec::CommandSpec;
 use crate::ring::PeerIdx;
 
+/// How a datastore answers that is to delete a library it does not have.
+const NOT_THERE: &[u8] = b"-ERR Library not found";
+
 /// Nodes an error names at most.
 const NAMED_MAX: usize = 8;
 
@@ -49,6 +52,8 @@ pub(super) enum Rule {
     Any,
     /// SCRIPT EXISTS: a script is there when every node has it.
     Common,
+    /// FUNCTION DELETE: also where it was not, unless it was nowhere.
+    Gone,
 }
 
 impl Rule {
@@ -56,6 +61,7 @@ impl Rule {
         match spec.name {
             "script|kill" | "function|kill" => Rule::Any,
             "script|exists" => Rule::Common,
+            "function|delete" => Rule::Gone,
             _ => Rule::Every,
         }
     }
@@ -82,6 +88,7 @@ impl Dispatcher {
             return self.reply_error(id, &text, now);
         }
         self.note_scripts(&args);
+        self.note_libraries(&args);
         let envelope = self.request(view, id, spec, args).envelope;
         let peers = asked(view, self.links.standings());
         if let Some(failure) = self.refused_by(view, &peers, spec, &args) {
@@ -147,7 +154,9 @@ impl AllNodes {
             }
             Said::Reply(_) | Said::Large(_) => said.bytes().unwrap_or_default(),
         };
-        if self.is_error(reply) {
+        if self.rule == Rule::Gone && reply.starts_with(NOT_THERE) {
+            // A datastore that joined lately may never have had it.
+        } else if self.is_error(reply) {
             let text = reply.strip_prefix(b"-").unwrap_or(reply);
             let text = text.strip_suffix(b"\r\n").unwrap_or(text);
             self.missing.push((peer, text.to_vec()));
@@ -208,6 +217,7 @@ impl AllNodes {
                 encode::array(&mut out, common.len());
                 common.iter().for_each(|all| encode::int(&mut out, i64::from(*all)));
             }
+            None if self.rule == Rule::Gone && self.done > 0 => encode::simple(&mut out, b"OK"),
             None => out = std::mem::take(&mut self.own),
         }
         out

@@ -64,6 +64,7 @@ impl Dispatcher {
                 | Task::Watch(_)
                 | Task::Backfill(_)
                 | Task::Script(_)
+                | Task::Libraries(_)
                 | Task::Config(_) => None,
             },
             _ => None,

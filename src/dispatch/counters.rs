@@ -108,6 +108,8 @@ counters! {
     retried_reads: "Reads sent again to another rack.",
     replanned: "Requests planned again because their connection was lost before they were sent.",
     replayed_scripts: "Scripts sent again with their text.",
+    libraries_loaded: "Libraries of functions loaded that the own datastore lacked.",
+    libraries_left_out: "Libraries not loaded so because there were too many.",
     missed_writes: "Replicas that a write could not reach.",
     errors_store: "Replies: the datastore could not be reached.",
     errors_peer: "Replies: a peer could not be reached.",

@@ -357,6 +357,7 @@ impl Dispatcher {
                 | Task::Watch(_)
                 | Task::Backfill(_)
                 | Task::Script(_)
+                | Task::Libraries(_)
                 | Task::Config(_) => None,
             },
             _ => None,

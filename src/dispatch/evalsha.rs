@@ -20,10 +20,6 @@ use crate::proto::resp::decode::RequestDecoder;
 use crate::proto::resp::reply::text;
 use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::{encode, table};
-use crate::ring::PeerIdx;
-
-/// Nodes that are asked for the text of a script at most.
-const ASKED_MAX: usize = 8;
 
 /// How long nobody is asked again for a text that nobody had.
 const MISSING_MS: u64 = 1000;
@@ -186,20 +182,10 @@ impl Dispatcher {
         if self.missing_scripts.has(&sha, now.mono_ms()) {
             return false;
         }
-        let asks = |peer: &PeerIdx| {
-            *peer != view.topology.local()
-                && self.is_torc(view, *peer)
-                && self.reachable(view, *peer).is_ok()
-        };
-        let mut peers: Vec<PeerIdx> =
-            view.topology.peers().map(|peer| peer.idx).filter(asks).collect();
+        let peers = self.some_others(view);
         if peers.is_empty() {
             return false;
         }
-        // Another time others may be the first.
-        let turn = self.next_generation as usize % peers.len();
-        peers.rotate_left(turn);
-        peers.truncate(ASKED_MAX);
         let seeking = Seeking {
             request: Written::command(request.args.iter()),
             waiting: peers.len(),

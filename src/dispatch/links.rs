@@ -64,6 +64,7 @@ impl Links {
 impl Dispatcher {
     pub(super) fn open_store(&mut self) {
         if self.embedded.is_some() {
+            self.libraries.sure = true;
             return;
         }
         for _ in 0..self.view.settings.datastore_connections.max(1) {
@@ -145,7 +146,10 @@ impl Dispatcher {
             Target::Store if self.ups[id.0 as usize].lease.is_some() => {
                 self.ask_store_client(id, now);
             }
-            Target::Store => self.store_version = StoreVersion::Unknown,
+            Target::Store => {
+                self.store_version = StoreVersion::Unknown;
+                self.libraries.doubt();
+            }
         }
         self.send_pending(id, now);
         self.index_standings();

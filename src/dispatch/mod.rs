@@ -49,6 +49,7 @@ mod embedded;
 mod evalsha;
 mod fragment;
 mod info;
+mod libraries;
 mod links;
 mod local;
 mod memcache;
@@ -226,6 +227,7 @@ pub struct Dispatcher {
     backfills: backfill::UnderWay,
     scripts: Arc<Scripts>,
     missing_scripts: evalsha::Missing,
+    libraries: libraries::Libraries,
     clock: Arc<StampClock>,
     store_version: StoreVersion,
 }
@@ -269,6 +271,7 @@ impl Dispatcher {
             backfills: backfill::UnderWay::default(),
             scripts: Arc::default(),
             missing_scripts: evalsha::Missing::default(),
+            libraries: libraries::Libraries::default(),
             clock: Arc::default(),
             store_version: StoreVersion::default(),
         };

@@ -210,6 +210,10 @@ impl Dispatcher {
                 return Err(Stop::Blocked);
             }
         }
+        let frame = (body, spans.as_slice());
+        if found.memcache.is_none() && self.awaits_libraries(view, id, frame, now) {
+            return Err(Stop::Blocked);
+        }
         self.peer_in(id).header = None;
         self.counters.peer_requests_in += 1;
         let stamp = self.stamp_of_peer(view, id, now);
@@ -271,6 +275,7 @@ impl Dispatcher {
     /// Serves one request of another node.
     fn serve_of_peer(&mut self, view: &View, ask: Ask<'_>, now: Now) {
         self.note_scripts(&ask.args);
+        self.note_libraries(&ask.args);
         match apart(view, &ask.args) {
             Some(Apart::Waits(spec)) => self.serve_blocking_of_peer(view, spec, &ask, now),
             Some(Apart::Script) => {

@@ -66,6 +66,9 @@ impl Dispatcher {
                     let body = &buf[pos + frame.header..pos + len];
                     let said = self.ended_wait(id, body).unwrap_or(Said::Reply(body));
                     self.answer_told(ticket, said, told, now);
+                    if frame.header == 0 && buf[pos] == b'-' {
+                        self.note_store_error(&buf[pos..pos + len], now);
+                    }
                     pos += len;
                 }
                 None => pos += len,

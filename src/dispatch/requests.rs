@@ -163,6 +163,11 @@ impl Dispatcher {
             if self.full_ups > 0 && self.must_wait(view, id, &buf[pos..], found, &spans) {
                 break;
             }
+            let frame = (&buf[pos..pos + found.len], spans.as_slice());
+            if !self.libraries.sure && !found.inline && self.awaits_libraries(view, id, frame, now)
+            {
+                break;
+            }
             if found.inline {
                 let line = &buf[pos..pos + found.len];
                 self.serve_inline(view, id, line, &mut spans, now);

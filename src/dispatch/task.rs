@@ -12,6 +12,7 @@ use super::config_get::StoreConfig;
 use super::evalsha::Seeking;
 use super::failure::{Cause, Failure, FailureKind};
 use super::gather::Said;
+use super::libraries::Collecting;
 use super::plan::{Hop, Leg, Role, Standing};
 use super::primary::Primary;
 use super::replicas::Replicas;
@@ -50,6 +51,8 @@ pub(super) enum Task {
     Backfill(Backfill),
     /// A script whose text is looked for.
     Script(Seeking),
+    /// Libraries of functions that the own datastore may lack.
+    Libraries(Collecting),
     /// CONFIG GET of what the datastore knows.
     Config(StoreConfig),
 }
@@ -75,6 +78,8 @@ pub(super) enum Next {
     Offer(Written),
     /// The script is run, with its text if that was found.
     Sought,
+    /// Libraries that are missing are loaded.
+    Libraries,
 }
 
 /// A question a task puts to one node: a slot, its generation and the part it is for.
@@ -195,6 +200,7 @@ impl Dispatcher {
             Task::Backfill(backfill) => backfill.take(&said),
             Task::Script(seeking) => seeking.take(&said),
             Task::Config(config) => config.take(&said),
+            Task::Libraries(collecting) => collecting.take(part.part, &said),
         };
         if part.part == 0 && matches!(task.as_ref(), Task::Primary(_) | Task::Watch(_)) {
             let owner = slot.owner;
@@ -220,6 +226,7 @@ impl Dispatcher {
             Next::Watch => self.watch_caught_up(part, now),
             Next::Offer(offer) => self.offer_backfill(part, &offer, now),
             Next::Sought => self.serve_sought(part, now),
+            Next::Libraries => self.carry_on_libraries(part, now),
         }
     }
 }

@@ -47,6 +47,55 @@ fn a_script_runs_through_nodes_that_joined_after_it_was_loaded() {
     }
 }
 
+/// A library of one function that stores what it is given.
+const LIBRARY: &str = "#!lua name=puts\n redis.register_function('put', function(keys, args) \
+    redis.call('SET', keys[1], args[1]) return redis.call('GET', keys[1]) end)";
+
+/// Calls the function through a node for keys of every owner.
+fn puts(node: &Node, what: &str) {
+    let mut client = node.connect();
+    for i in 0..20 {
+        let (key, value) = (format!("k{i}"), format!("{what}-{i}"));
+        assert_eq!(client.call(&["FCALL", "put", "1", &key, &value]), bulk(&value));
+    }
+}
+
+#[test]
+fn a_function_runs_on_datastores_that_were_not_there_when_it_was_loaded() {
+    let name = "a_function_runs_on_datastores_that_were_not_there_when_it_was_loaded";
+    let Some(bin) = redis_bin(name) else { return };
+    let (dcs, store) = (vec![vec![1, 1]], Store::Redis(bin.clone()));
+    let mut ring = Ring::start(Layout { dcs, store, extra: String::new() });
+    let mut old = ring.nodes[0].connect();
+    assert_eq!(old.call(&["FUNCTION", "LOAD", LIBRARY]).text(), "puts");
+    // One more in a rack there is, and a rack of its own.
+    let joined = [ring.add("dc1", "r1", 1 << 31), ring.add("dc1", "r3", 0)];
+    ring.wait_settled();
+    puts(&ring.nodes[0], "old");
+    joined.iter().for_each(|number| puts(&ring.nodes[*number], "joined"));
+    let lists = |number: usize| ring.nodes[number].connect_store().call(&["FUNCTION", "LIST"]);
+    wait_until("every datastore has it", || {
+        (0..ring.nodes.len()).all(|number| lists(number).text().contains("puts"))
+    });
+    assert_ne!(ring.nodes[joined[0]].info("libraries_loaded").as_deref(), Some("0"));
+    // A datastore that comes back empty.
+    let node = &mut ring.nodes[joined[1]];
+    drop(node.redis.take());
+    let size = ["TORC.LOCAL", "DBSIZE"];
+    wait_until("it is missed", || node.connect().call(&size).is_error());
+    node.start_redis(&bin);
+    wait_until("it is back", || !node.connect().call(&size).is_error());
+    puts(&ring.nodes[joined[1]], "back");
+    puts(&ring.nodes[0], "all");
+    // What was deleted is not found at one that joins.
+    let mut other = ring.nodes[joined[1]].connect();
+    assert_eq!(other.call(&["FUNCTION", "DELETE", "puts"]), ok());
+    let last = ring.add("dc1", "r4", 0);
+    ring.wait_settled();
+    let reply = ring.nodes[last].connect().call(&["FCALL", "put", "1", "k", "v"]);
+    assert!(reply.text().contains("Function not found"), "{reply:?}");
+}
+
 #[test]
 fn every_store_is_emptied_only_where_a_setting_allows_it() {
     for allowed in [false, true] {

@@ -50,6 +50,25 @@ fn an_error_of_all_nodes_is_told_in_its_own_words() {
 }
 
 #[test]
+fn a_library_is_deleted_where_it_is() {
+    const NOT_FOUND: &str = "-ERR Library not found\r\n";
+    const OK: &str = "+OK\r\n";
+    for (own, others, told) in
+        [(OK, NOT_FOUND, OK), (NOT_FOUND, OK, OK), (NOT_FOUND, NOT_FOUND, NOT_FOUND)]
+    {
+        let mut s = three_nodes(Settings::default());
+        s.node.libraries.sure = true;
+        s.send("FUNCTION DELETE a");
+        for name in ["n2", "n3"] {
+            assert_eq!(s.sent(name), ["3 FUNCTION DELETE a"]);
+            s.answer(name, others);
+        }
+        s.answer("store", own);
+        assert_eq!(s.replies(), told);
+    }
+}
+
+#[test]
 fn flushing_needs_the_setting() {
     let mut s = three_nodes(Settings::default());
     for command in ["FLUSHALL", "FLUSHDB ASYNC"] {
