@@ -31,6 +31,9 @@ pub(super) enum Keys {
     Two,
     /// Every argument from this one on.
     From(usize),
+    /// The same, one after the other: what others do between two of them may show. Only for
+    /// commands whose parts, where keys have several owners, run at different moments anyway.
+    Each(usize),
     /// Every second argument.
     Pairs,
     /// This argument says how many keys follow it.
@@ -92,7 +95,7 @@ pub(super) fn for_each_key<'a>(keys: Keys, args: &Args<'a>, mut f: impl FnMut(&'
         Keys::One => each(1, 1, 1),
         Keys::Two => each(1, 2, 1),
         Keys::Second => each(2, 1, 1),
-        Keys::From(first) => each(first, usize::MAX, 1),
+        Keys::From(first) | Keys::Each(first) => each(first, usize::MAX, 1),
         Keys::Pairs => each(1, usize::MAX, 2),
         Keys::Counted(at) => each(at + 1, counted(at), 1),
         Keys::StoreCounted => {

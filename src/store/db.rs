@@ -20,6 +20,8 @@ pub(super) enum Guards<'a> {
     One(u8, MutexGuard<'a, Shard>),
     /// Several, by rising number.
     Many(Vec<(u8, MutexGuard<'a, Shard>)>),
+    /// One at a time: that of the key whose turn it is.
+    Turn(Option<(u8, MutexGuard<'a, Shard>)>),
 }
 
 /// The store as one command sees it.
@@ -72,7 +74,7 @@ impl<'a> Db<'a> {
         let (first, first_hash) = first;
         let mut guards = guards;
         match &mut guards {
-            Guards::Visit => {}
+            Guards::Visit | Guards::Turn(_) => {}
             Guards::One(_, shard) => shard.begin(stamping, now_ms),
             Guards::Many(held) => held.iter_mut().for_each(|(_, s)| s.begin(stamping, now_ms)),
         }
@@ -360,7 +362,7 @@ impl<'a> Db<'a> {
                 shard.turn().report(self.stamping);
                 result
             }
-            Guards::One(..) | Guards::Many(_) => f(self.held(number as u8)),
+            Guards::One(..) | Guards::Many(_) | Guards::Turn(_) => f(self.held(number as u8)),
         }
     }
 
@@ -382,6 +384,17 @@ impl<'a> Db<'a> {
                 let at = held.binary_search_by_key(&number, |(n, _)| *n);
                 &mut held[at.expect("the key spec of the command covers its keys")].1
             }
+            Guards::Turn(held) => {
+                if held.as_ref().is_none_or(|(n, _)| *n != number) {
+                    if let Some((_, shard)) = held.take() {
+                        shard.turn().report(self.stamping);
+                    }
+                    let mut shard = self.store.lock(number);
+                    shard.begin(self.stamping, self.now_ms);
+                    *held = Some((number, shard));
+                }
+                &mut held.as_mut().expect("it was just locked").1
+            }
             Guards::One(..) | Guards::Visit => {
                 unreachable!("the key spec of the command covers its keys")
             }
@@ -395,8 +408,10 @@ impl Drop for Db<'_> {
             return;
         }
         match &self.guards {
-            Guards::Visit => {}
-            Guards::One(_, shard) => shard.turn().report(self.stamping),
+            Guards::Visit | Guards::Turn(None) => {}
+            Guards::One(_, shard) | Guards::Turn(Some((_, shard))) => {
+                shard.turn().report(self.stamping);
+            }
             Guards::Many(held) => held.iter().for_each(|(_, s)| s.turn().report(self.stamping)),
         }
     }

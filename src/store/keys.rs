@@ -13,9 +13,9 @@ use super::value::Value;
 
 pub(super) const COMMANDS: &[Command] = &[
     row("del", -2, From(1), Write, del),
-    row("unlink", -2, From(1), Write, del),
-    row("exists", -2, From(1), Read, exists),
-    row("touch", -2, From(1), Read, touch),
+    row("unlink", -2, Each(1), Write, del),
+    row("exists", -2, Each(1), Read, exists),
+    row("touch", -2, Each(1), Read, touch),
     row("type", 2, One, Read, type_of),
     row("rename", 3, Two, Write, rename),
     row("renamenx", 3, Two, Write, renamenx),

@@ -1,7 +1,9 @@
-//! The embedded store on one thread: GET and SET of 64-byte values over a million keys, without
-//! sockets. redis-server's own figure for comparison is `redis-benchmark -t get,set -d 64 -P 64`.
+//! The embedded store without sockets: GET and SET of 64-byte values over a million keys on one
+//! thread, and commands of many keys on one and two. redis-server's own figure for comparison is
+//! `redis-benchmark -t get,set -d 64 -P 64`.
 
 use std::hint::black_box;
+use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use torc::proto::args::{Args, Span};
@@ -16,6 +18,9 @@ const VALUE_BYTES: usize = 64;
 
 /// Milliseconds since the epoch; nothing here expires.
 const NOW_MS: u64 = 1_700_000_000_000;
+
+/// Keys of a command of many.
+const KEYS_EACH: usize = 100;
 
 /// One command, ready to be run.
 struct Request {
@@ -96,6 +101,55 @@ fn store_benches(c: &mut Criterion) {
     bench(c, "zadd", &small, &zadds());
 }
 
+/// Commands of many keys that several threads run at the same time.
+fn many_keys(c: &mut Criterion) {
+    const KEYS: u64 = 10_000;
+    let store = MemoryStore::new(StoreSettings::default());
+    let mut out = OutBuf::new();
+    for n in 0..KEYS {
+        Request::new(&[b"SET", &key(n), &[b'v'; VALUE_BYTES]]).run(&store, &mut out);
+        out.clear();
+    }
+    for verb in ["EXISTS", "TOUCH", "MGET"] {
+        for threads in [1, 2] {
+            let mut group = c.benchmark_group("store");
+            group.throughput(Throughput::Elements(threads));
+            let name = format!("{verb}_of_{KEYS_EACH}_keys_on_{threads}_threads");
+            group
+                .bench_function(name, |b| b.iter_custom(|n| run_at_once(&store, verb, threads, n)));
+        }
+    }
+}
+
+/// How long `threads` threads take to run `n` commands each.
+fn run_at_once(store: &MemoryStore, verb: &str, threads: u64, n: u64) -> std::time::Duration {
+    let own: Vec<Vec<Request>> = (0..threads).map(|seed| of_many_keys(verb, seed)).collect();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for requests in &own {
+            scope.spawn(move || {
+                let mut out = OutBuf::new();
+                for request in requests.iter().cycle().take(n as usize) {
+                    request.run(store, &mut out);
+                    out.clear();
+                }
+            });
+        }
+    });
+    begun.elapsed()
+}
+
+fn of_many_keys(verb: &str, seed: u64) -> Vec<Request> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let one = |_| {
+        let keys: Vec<Vec<u8>> = (0..KEYS_EACH).map(|_| key(rng.u64(..10_000))).collect();
+        let words: Vec<&[u8]> =
+            std::iter::once(verb.as_bytes()).chain(keys.iter().map(Vec::as_slice)).collect();
+        Request::new(&words)
+    };
+    (0..1_000).map(one).collect()
+}
+
 fn zadds() -> Vec<Request> {
     let mut rng = fastrand::Rng::with_seed(2);
     let one = |_| {
@@ -105,5 +159,5 @@ fn zadds() -> Vec<Request> {
     (0..100_000).map(one).collect()
 }
 
-criterion_group!(benches, store_benches);
+criterion_group!(benches, many_keys, store_benches);
 criterion_main!(benches);
