@@ -291,6 +291,13 @@ impl World {
     pub(crate) fn drain_affinity(&mut self) {
         // What is in the stores' events is with the planes after two ticks.
         self.run_ms(3 * TICK_US / 1000);
+        let end_us = self.now_us + 60_000_000;
+        while !self.is_in_step() && self.now_us < end_us {
+            self.step();
+        }
+        if !self.is_in_step() {
+            eprintln!("{}", self.lanes_in_words());
+        }
         self.run_until("every lane is in step", World::is_in_step);
         for dc in self.dcs() {
             let publisher = self.publishers(&dc)[0];
@@ -313,6 +320,23 @@ impl World {
                 assert_eq!(missed, None, "n{} misses a key of {dc}", n + 1);
             }
         }
+    }
+
+    /// What every node says of every lane, for a failure.
+    fn lanes_in_words(&self) -> String {
+        let mut words = String::new();
+        for n in self.running_nodes() {
+            let Some(domain) = self.domain(n) else { continue };
+            let now_ms = self.time(n).mono_ms();
+            let publication = domain.publication();
+            words += &format!("n{} {:?} {publication:?}\n", n + 1, domain.duties());
+            for (number, lane) in domain.lanes().iter() {
+                let (age, note) = (lane.age_ms(now_ms), lane.note());
+                let at = domain.lane_position(number).map(|(id, at)| (id.producer_incarnation, at));
+                words += &format!("  {}: age {age:?} at {at:?} {note:?}\n", lane.dc);
+            }
+        }
+        words
     }
 
     fn members_of<'a>(&'a self, dc: &'a str) -> impl Iterator<Item = usize> + 'a {

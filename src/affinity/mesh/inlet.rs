@@ -46,6 +46,8 @@ pub(super) struct Inlet {
     follow_at_ms: u64,
     /// The greatest incarnation heard of.
     seen: u64,
+    /// Since when its sender is behind this lane.
+    behind_since_ms: Option<u64>,
     /// Since when its publisher says that it does not hear of everything.
     unsure_since_ms: Option<u64>,
     note: LaneNote,
@@ -71,6 +73,7 @@ impl Inlet {
             fetch: None,
             follow_at_ms: 0,
             seen: 0,
+            behind_since_ms: None,
             unsure_since_ms: None,
             note: LaneNote::default(),
         }
@@ -179,12 +182,13 @@ impl Inlet {
         }
         match domain.lane_position(self.lane) {
             Some((has, at)) if has == identity && at == beat.sequence => {
-                (self.wanted, self.fetch) = (None, None);
+                (self.wanted, self.fetch, self.behind_since_ms) = (None, None, None);
                 (self.note.incarnation, self.note.sequence) = (beat.incarnation, at);
                 self.believe(domain, beat, now_ms);
             }
-            // A sender that is behind will come to where this lane is.
-            Some((has, at)) if has == identity && at > beat.sequence => {}
+            // A sender that is behind will come to where this lane is; or it lost its memory.
+            Some((has, at))
+                if has == identity && at > beat.sequence && !self.waited_for_it(now_ms) => {}
             _ if self.wanted.is_some_and(|(wanted, _)| wanted == identity) => {}
             // A publisher that is new and has not heard of everything yet: what was there before
             // is a better hint than what it has.
@@ -201,6 +205,11 @@ impl Inlet {
                 self.note.state = "waits to fetch the whole filter".to_owned();
             }
         }
+    }
+
+    /// Whether a sender that is behind was given its time.
+    fn waited_for_it(&mut self, now_ms: u64) -> bool {
+        now_ms >= *self.behind_since_ms.get_or_insert(now_ms) + STALLED_MS
     }
 
     /// Whether the filter from an earlier publisher is kept for hints.

@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use prost::Message as _;
+use xxhash_rust::xxh3::xxh3_64;
 
 use self::member::OwnHoldings;
 use self::message::{Feed, FeedKind, Filter};
@@ -116,6 +117,8 @@ pub struct Mesh {
     /// Datacenters of other rings that are followed for this node.
     abroad: BTreeSet<String>,
     session: u64,
+    /// Of this life of the node.
+    life: u64,
     rng: fastrand::Rng,
     transmits: VecDeque<Transmit>,
     counters: MeshCounters,
@@ -136,6 +139,7 @@ impl Mesh {
             abroad: BTreeSet::new(),
             // Sessions of an earlier life of this node are older.
             session: now.wall_ms << 16,
+            life: xxh3_64(&now.wall_ms.to_le_bytes()),
             rng,
             transmits: VecDeque::new(),
             counters: MeshCounters::default(),
@@ -150,7 +154,9 @@ impl Mesh {
             self.pools.drain(..).map(|pools| (pools.domain.name().to_owned(), pools)).collect();
         for domain in affinity.domains() {
             let before = old.remove(domain.name());
-            self.pools.push(Pools::new(Arc::clone(domain), before));
+            let mut pools = Pools::new(Arc::clone(domain), before);
+            pools.life = self.life;
+            self.pools.push(pools);
         }
         self.name_posts();
     }

@@ -46,6 +46,8 @@ pub(super) struct Pools {
     abroad: Vec<u8>,
     publishes: bool,
     incarnation: u64,
+    /// Tells this life of the node from others of it, and from other nodes.
+    pub(super) life: u64,
     beat_at_ms: u64,
     complete: bool,
 }
@@ -90,6 +92,7 @@ impl Pools {
             abroad,
             publishes,
             incarnation,
+            life: 0,
             beat_at_ms,
             complete,
         }
@@ -181,7 +184,7 @@ impl Pools {
 
     fn publish(&mut self, own: u64, counters: &mut MeshCounters, now: MeshTime) {
         let seen = self.incarnation.max(self.inlets[0].seen());
-        self.incarnation = incarnation(seen, own, now);
+        self.incarnation = incarnation(seen, own.wrapping_add(self.life), now);
         self.inlets[0].note_seen(self.incarnation);
         counters.takeovers += 1;
         match self.domain.publish(self.incarnation) {
@@ -473,12 +476,12 @@ impl Pools {
     }
 }
 
-/// The number of a takeover by node `own`, greater than `seen`: when it happened, then the node.
-/// Two nodes that take over in the same millisecond, each without the other, must not be taken
-/// for one.
-fn incarnation(seen: u64, own: u64, now: MeshTime) -> u64 {
+/// The number of a takeover, greater than `seen`: when it happened, then whose it is. Two nodes
+/// that take over in the same millisecond, each without the other, must not be taken for one; nor
+/// two lives of a node whose clock is behind what it has seen, which gives both the same moment.
+fn incarnation(seen: u64, whose: u64, now: MeshTime) -> u64 {
     let moment = (now.wall_ms * INCARNATION_STEP).max(seen.saturating_add(INCARNATION_STEP));
-    moment / INCARNATION_STEP * INCARNATION_STEP + own % INCARNATION_STEP
+    moment / INCARNATION_STEP * INCARNATION_STEP + whose % INCARNATION_STEP
 }
 
 /// A message about the filter of a producer.

@@ -94,6 +94,31 @@ fn nodes_that_take_over_at_one_moment_are_told_apart() {
 }
 
 #[test]
+fn two_lives_of_a_publisher_whose_clock_is_behind_are_told_apart() {
+    let mut world = World::new(&["x", "x", "y"]);
+    world.store(2, [9]);
+    world.run(4000);
+    let publisher = world.publisher("x");
+    // Its clock is an hour behind what was heard, in two lives that nobody tells of the other.
+    let mut numbers = BTreeSet::new();
+    for life in [1, 2] {
+        let start_ms = world.now_ms - 500 * life;
+        world.nodes[publisher] = node(publisher, "x", start_ms);
+        let pools = &mut world.nodes[publisher].mesh.pools;
+        pools.iter_mut().for_each(|pools| pools.inlets[0].note_seen(u64::MAX / 2));
+        world.nodes[publisher].mesh.set_places(ring(&world.dcs, publisher, &[]));
+        world.nodes[publisher].mesh.handle_timeout(time(world.now_ms));
+        let publication = world.nodes[publisher].affinity.keys().publication().unwrap();
+        numbers.insert(publication.identity.producer_incarnation);
+    }
+    assert_eq!(numbers.len(), 2);
+    // One whose sequence went back is fetched anew, though it has the number it had.
+    world.tell_ring();
+    world.run(8000);
+    world.assert_in_step();
+}
+
+#[test]
 fn a_member_whose_clock_went_back_is_heard_all_the_same() {
     let mut world = World::new(&["x", "x", "x", "y"]);
     world.run(20_000);
