@@ -183,7 +183,8 @@ fn ids(entries: &[u8]) -> Vec<&[u8]> {
     elements(entries).filter_map(id).collect()
 }
 
-/// New entries that a group delivered: pending for the same consumer, and the group moves on.
+/// New entries that a group delivered: pending for the same consumer, and the group moves on. Who
+/// asks for its own history comes to be by that, if there was no consumer of that name.
 fn delivered<'a>(args: &Args<'a>, reply: &'a [u8], now_ms: u64) -> Vec<Words<'a>> {
     let word = |name: &[u8]| (1..args.len()).find(|&i| args[i].eq_ignore_ascii_case(name));
     let (Some(group), Some(streams)) = (word(b"group"), word(b"streams")) else {
@@ -194,19 +195,15 @@ fn delivered<'a>(args: &Args<'a>, reply: &'a [u8], now_ms: u64) -> Vec<Words<'a>
     };
     let no_ack = (group + 3..streams).any(|i| args[i].eq_ignore_ascii_case(b"noack"));
     let count = (args.len() - streams - 1) / 2;
-    let asked_new = |key: &[u8]| {
-        (0..count).any(|i| &args[streams + 1 + i] == key && &args[streams + 1 + count + i] == b">")
-    };
     let mut requests = Vec::new();
-    for stream in elements(reply) {
-        let mut parts = elements(stream);
-        let Some(key) = parts.next().and_then(text).filter(|key| asked_new(key)) else {
+    for asked in streams + 1..=streams + count {
+        let Some((key, from)) = args.get(asked).zip(args.get(asked + count)) else { continue };
+        if from != b">" {
+            requests.push(Words::of(&[b"XGROUP", b"CREATECONSUMER", key, name, consumer]));
             continue;
-        };
-        let ids = parts.next().map(ids).unwrap_or_default();
-        let (Some(first), Some(last)) = (ids.first(), ids.last()) else {
-            continue;
-        };
+        }
+        let ids = ids_of(reply, key);
+        let (Some(first), Some(last)) = (ids.first(), ids.last()) else { continue };
         if !no_ack {
             let mut words = Words::of(&[b"XCLAIM", key, name, consumer, b"0"]);
             words.extend(ids.iter().copied()).push(b"TIME").push_number(now_ms as i64);
@@ -219,6 +216,16 @@ fn delivered<'a>(args: &Args<'a>, reply: &'a [u8], now_ms: u64) -> Vec<Words<'a>
         requests.push(words);
     }
     requests
+}
+
+/// The ids of what a reply shows of one stream.
+fn ids_of<'a>(reply: &'a [u8], key: &[u8]) -> Vec<&'a [u8]> {
+    let entries = elements(reply).find_map(|stream| {
+        let mut parts = elements(stream);
+        parts.next().and_then(text).filter(|name| *name == key)?;
+        parts.next()
+    });
+    entries.map(ids).unwrap_or_default()
 }
 
 /// XCLAIM without its idle time, for the entries that were claimed. Options stand behind the ids.

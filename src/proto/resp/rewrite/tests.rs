@@ -167,7 +167,9 @@ fn deliveries_are_repeated_for_the_same_consumer() {
         outcome_of("XREADGROUP GROUP g c NOACK STREAMS x >", &reply),
         [format!("EVAL {ENTRIES_READ} 1 x g 7-1 7-1 1 c")]
     );
-    assert_eq!(outcome_of("XREADGROUP GROUP g c STREAMS x 0", &reply), [""; 0]);
+    let named = ["XGROUP CREATECONSUMER x g c"];
+    assert_eq!(outcome_of("XREADGROUP GROUP g c STREAMS x 0", &reply), named);
+    assert_eq!(outcome_of("XREADGROUP GROUP g c STREAMS x 0", "-NOGROUP x\r\n"), [""; 0]);
     assert_eq!(outcome_of("XREADGROUP GROUP g c STREAMS x >", "*-1\r\n"), [""; 0]);
     assert_eq!(
         outcome_of("XCLAIM x g c 500 7-1 7-2 IDLE 100 JUSTID", "*1\r\n$3\r\n7-1\r\n"),
