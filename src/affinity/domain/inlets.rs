@@ -81,6 +81,12 @@ impl Inlets {
         others.map(|(_, inlet)| inlet.format)
     }
 
+    /// Who writes a lane.
+    #[cfg(test)]
+    pub(super) fn ingestor(&mut self, lane: u8) -> &mut LaneIngestor {
+        &mut self.lanes.get_mut(&lane).unwrap().ingestor
+    }
+
     fn apply(&mut self, lane: u8, delta: &Delta) -> bool {
         let Some(Inlet { ingestor, .. }) = self.lanes.get_mut(&lane) else { return false };
         let Some((identity, lease)) = ingestor.assignment() else { return false };
@@ -127,7 +133,8 @@ impl Domain {
     }
 
     /// Installs the whole filter of another node's pool. Until it is in, the lane answers from
-    /// what it had; one of another size comes into a table beside.
+    /// what it had: from a copy of it, or, when the new one has another size and comes into a
+    /// table beside, from where it is.
     pub fn install(
         &self,
         lane: u8,
@@ -144,7 +151,12 @@ impl Domain {
         let lease = LaneLease { consumer, lane, assignment_epoch: inlets.epoch };
         let snapshot = CkfSnapshot { identity, lease, sequence, words };
         match inlets.lanes.get_mut(&lane) {
-            Some(inlet) if inlet.format == format => inlet.fill(&snapshot)?,
+            Some(inlet) if inlet.format == format => {
+                self.tables.hold(lane)?;
+                let filled = inlet.fill(&snapshot);
+                self.tables.let_go(lane);
+                filled?;
+            }
             Some(_) | None => {
                 let (ingestor, table) = self.tables.claim(lane, format)?;
                 let mut inlet = Inlet { ingestor, format };
@@ -240,6 +252,15 @@ impl Domain {
         self.free_lane(lane);
         if let Some(lane) = self.lanes.get(lane) {
             lane.unheard();
+        }
+    }
+
+    /// Lets the own datacenter's lane go on answering what it does until its copy is let go,
+    /// whoever writes it. Without memory for a copy it leaves the answers for a moment.
+    pub(super) fn hold_own_lane(&self) {
+        let _inlets = self.inlets();
+        if self.tables.hold(OWN_LANE).is_err() {
+            self.tables.let_go(OWN_LANE);
         }
     }
 

@@ -34,7 +34,10 @@ impl Domain {
         let next = Domain::around(spec, journal, holder, Arc::clone(&self.hears))?;
         let published = lock(&self.holder).producer().map(|producer| producer.identity);
         if let Some(identity) = published {
-            next.publish(identity.producer_incarnation + INCARNATION_STEP)?;
+            // Questions come here until the next one is whole and takes its place.
+            self.hold_own_lane();
+            let begun = next.publish(identity.producer_incarnation + INCARNATION_STEP);
+            begun.inspect_err(|_| self.tables.let_go(OWN_LANE))?;
         }
         for (lane, theirs) in self.lanes.iter() {
             let here = next.lanes.iter().find(|(_, ours)| ours.dc == theirs.dc);
@@ -88,6 +91,13 @@ impl Domain {
     /// `incarnation` rises with every takeover of the pool.
     pub fn publish(&self, incarnation: u64) -> Result<(), DomainError> {
         let mut holder = lock(&self.holder);
+        self.hold_own_lane();
+        let published = self.publish_from(&mut holder, incarnation);
+        self.tables.let_go(OWN_LANE);
+        published
+    }
+
+    fn publish_from(&self, holder: &mut Holder, incarnation: u64) -> Result<(), DomainError> {
         let state = match holder.take_state() {
             Some(state) => state,
             None => self.empty_state()?,

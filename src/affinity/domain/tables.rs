@@ -1,19 +1,25 @@
 //! The tables of a domain. One holds the filters of this node's own size. While datacenters are
 //! resized, one after the other, a second one beside it holds those of another size: so the old
 //! filters answer until the new ones are here, on both sides, and a lane is in one table at a time.
+//!
+//! A lane that begins anew in its own place, because its publisher has a new incarnation, is not
+//! written over what answers: a filter that is half old and half new lacks keys that both hold.
+//! A copy of the old one answers for it until the new one is whole.
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::inlets::NotInstalled;
 use super::{Chain, DomainError};
 use crate::ckf::consumer::lane::LaneIngestor;
-use crate::ckf::consumer::{ClaimError, ConsumerConfig, GlobalCkfIndexer, LANES, PrefixDepths};
+use crate::ckf::consumer::{
+    ClaimError, ConsumerConfig, ConsumerError, GlobalCkfIndexer, LANES, PrefixDepths,
+};
 use crate::ckf::format::CkfFormat;
 use crate::ckf::hashing::SequenceHash;
 
-/// Hashes looked up at a time in the second table.
+/// Hashes looked up at a time in tables other than the first.
 const BESIDE_RUN: usize = 64;
 
 /// Why a filter of another size has no place here.
@@ -57,12 +63,21 @@ pub enum OtherSize {
     },
 }
 
+/// What a lane answers while it begins anew.
+#[derive(Clone, Debug)]
+struct Held {
+    lane: u8,
+    filter: Arc<GlobalCkfIndexer>,
+}
+
 /// The tables that answer.
 #[derive(Debug)]
 pub(super) struct Tables {
     config: ConsumerConfig,
     own: GlobalCkfIndexer,
     beside: ArcSwapOption<GlobalCkfIndexer>,
+    /// Copies of lanes that begin anew.
+    held: ArcSwap<Vec<Held>>,
     /// Memory the second table may need.
     beside_bytes_max: u64,
 }
@@ -70,12 +85,20 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn new(config: ConsumerConfig, beside_bytes_max: u64) -> Result<Self, DomainError> {
         let own = GlobalCkfIndexer::new(config.clone())?;
-        let beside = ArcSwapOption::empty();
-        Ok(Tables { config, own, beside, beside_bytes_max })
+        let (beside, held) = (ArcSwapOption::empty(), ArcSwap::default());
+        Ok(Tables { config, own, beside, held, beside_bytes_max })
     }
 
     /// The lanes that answer.
     pub(super) fn ready_lanes(&self) -> u16 {
+        let before = self.in_place();
+        let held = self.held.load().iter().fold(0, |lanes, held| lanes | 1 << held.lane);
+        // Again: one that was held a moment ago may be in place by now.
+        before | held | self.in_place()
+    }
+
+    /// The lanes that answer from where they are written.
+    fn in_place(&self) -> u16 {
         let beside = self.beside.load();
         self.own.ready_lanes() | beside.as_ref().map_or(0, |beside| beside.ready_lanes())
     }
@@ -83,21 +106,21 @@ impl Tables {
     /// Bytes of all tables.
     pub(super) fn bytes(&self) -> usize {
         let beside = self.beside.load();
-        self.own.table_bytes() + beside.as_ref().map_or(0, |beside| beside.table_bytes())
+        let held: usize = self.held.load().iter().map(|held| held.filter.table_bytes()).sum();
+        self.own.table_bytes() + beside.as_ref().map_or(0, |beside| beside.table_bytes()) + held
     }
 
     /// For each hash the lanes that may hold it; gives the lanes that answered.
     pub(super) fn probe(&self, hashes: &[SequenceHash], masks: &mut [u16]) -> u16 {
-        let mut ready = self.own.probe(hashes, masks);
-        if let Some(beside) = &*self.beside.load() {
-            for (hashes, masks) in hashes.chunks(BESIDE_RUN).zip(masks.chunks_mut(BESIDE_RUN)) {
-                let mut found = [0; BESIDE_RUN];
-                let found = &mut found[..hashes.len()];
-                ready |= beside.probe(hashes, found);
-                masks.iter_mut().zip(found).for_each(|(mask, found)| *mask |= *found);
+        self.settled(|| {
+            let mut ready = self.own.probe(hashes, masks);
+            if let Some(beside) = &*self.beside.load() {
+                ready |= join(beside, hashes, masks, |found| found);
             }
-        }
-        ready
+            self.for_missing(ready, |lane, filter| {
+                join(filter, hashes, masks, |found| (found & 1) << lane);
+            })
+        })
     }
 
     /// How deep each lane holds a chain.
@@ -109,14 +132,75 @@ impl Tables {
             };
             found.unwrap_or(PrefixDepths { ready: 0, depths: [0; LANES] })
         };
-        let mut all = ask(&self.own);
-        if let Some(beside) = &*self.beside.load() {
-            let found = ask(beside);
-            all.ready |= found.ready;
-            let pairs = all.depths.iter_mut().zip(found.depths);
-            pairs.for_each(|(depth, found)| *depth = (*depth).max(found));
+        let mut depths = [0; LANES];
+        let ready = self.settled(|| {
+            let found = ask(&self.own);
+            let mut ready = found.ready;
+            depths = found.depths;
+            if let Some(beside) = &*self.beside.load() {
+                let found = ask(beside);
+                ready |= found.ready;
+                let pairs = depths.iter_mut().zip(found.depths);
+                pairs.for_each(|(depth, found)| *depth = (*depth).max(found));
+            }
+            self.for_missing(ready, |lane, filter| {
+                depths[usize::from(lane)] = ask(filter).depths[0];
+            })
+        });
+        PrefixDepths { ready, depths }
+    }
+
+    /// Asks again when a lane came in that `ask` did not find: it may have looked for the lane in
+    /// the place it went to before it was there, and in the place it left when it was gone.
+    fn settled(&self, mut ask: impl FnMut() -> u16) -> u16 {
+        loop {
+            let ready = ask();
+            if self.in_place() & !ready == 0 {
+                return ready;
+            }
         }
-        all
+    }
+
+    /// Asks the copies of lanes outside `ready`; gives the lanes that have answered by then.
+    fn for_missing(&self, mut ready: u16, mut ask: impl FnMut(u8, &GlobalCkfIndexer)) -> u16 {
+        let all = ((1u32 << self.config.lanes.len()) - 1) as u16;
+        if ready == all {
+            return ready;
+        }
+        for Held { lane, filter } in self.held.load().iter() {
+            if ready & (1 << lane) == 0 {
+                ask(*lane, filter);
+                ready |= 1 << lane;
+            }
+        }
+        ready
+    }
+
+    /// Keeps what a lane answers, if it does, until [`Tables::let_go`]. Nobody may write the lane
+    /// meanwhile.
+    pub(super) fn hold(&self, lane: u8) -> Result<(), ConsumerError> {
+        let beside = self.beside.load();
+        let places = [Some(&self.own), beside.as_deref()];
+        for place in places.into_iter().flatten() {
+            if let Some(filter) = place.copy_of_lane(lane)? {
+                let held = Held { lane, filter: Arc::new(filter) };
+                self.without_held(lane, Some(held));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The lane answers from where it is written, or not at all.
+    pub(super) fn let_go(&self, lane: u8) {
+        self.without_held(lane, None);
+    }
+
+    fn without_held(&self, lane: u8, new: Option<Held>) {
+        self.held.rcu(|held| {
+            let others = held.iter().filter(|held| held.lane != lane);
+            others.chain(&new).cloned().collect::<Vec<Held>>()
+        });
     }
 
     /// Whether filters of a format may be in a lane. `others` are the formats of the other lanes
@@ -187,4 +271,21 @@ impl Tables {
             self.beside.store(None);
         }
     }
+}
+
+/// Adds what another table holds, with its lanes placed by `place`; gives the lanes it answered.
+fn join(
+    table: &GlobalCkfIndexer,
+    hashes: &[SequenceHash],
+    masks: &mut [u16],
+    place: impl Fn(u16) -> u16,
+) -> u16 {
+    let mut ready = 0;
+    for (hashes, masks) in hashes.chunks(BESIDE_RUN).zip(masks.chunks_mut(BESIDE_RUN)) {
+        let mut found = [0; BESIDE_RUN];
+        let found = &mut found[..hashes.len()];
+        ready |= table.probe(hashes, found);
+        masks.iter_mut().zip(found).for_each(|(mask, found)| *mask |= place(*found));
+    }
+    ready
 }

@@ -1,3 +1,5 @@
+mod anew;
+
 use super::*;
 use crate::affinity::member::Change;
 use crate::affinity::publication::{Frame, Subscriber};

@@ -170,6 +170,23 @@ impl GlobalCkfIndexer {
         self.shared.pool(lane)
     }
 
+    /// A consumer of one lane alone, its lane 0, that goes on answering what `lane` answers now;
+    /// none while it does not answer. Nobody may write the lane meanwhile.
+    pub fn copy_of_lane(&self, lane: u8) -> Result<Option<GlobalCkfIndexer>, ConsumerError> {
+        let Shared { consumer, format, table, .. } = &*self.shared;
+        let Some(pool) = self.pool(lane).filter(|_| table.ready() & (1 << lane) != 0) else {
+            return Ok(None);
+        };
+        let (consumer, format, lanes) = (*consumer, *format, vec![Some(pool)]);
+        let copy = LaneTable::new(&format, lanes.len())?;
+        for bucket in 0..table.buckets() as u32 {
+            copy.store(0, bucket, table.load(lane, bucket));
+        }
+        copy.activate(0);
+        let shared = Arc::new(Shared { consumer, format, lanes, table: copy });
+        Ok(Some(GlobalCkfIndexer { shared, manner: self.manner }))
+    }
+
     /// Lanes with their pools.
     pub fn pools(&self) -> impl Iterator<Item = (u8, PoolId)> + '_ {
         (0u8..).zip(&self.shared.lanes).filter_map(|(lane, pool)| pool.map(|pool| (lane, pool)))
