@@ -72,7 +72,7 @@ async fn what_comes_and_goes_while_the_store_is_listed_is_heard() {
     assert!(matches!(next(&mut news), StoreNews::Unsure(why) if why.contains("being listed")));
     let StoreNews::Holds(mut held) = next(&mut news) else { panic!("a listing") };
     held.sort_unstable();
-    let mut expected = ["stays", "came", "last", "came too late"].map(|key| hash(key));
+    let mut expected = ["stays", "came", "last", "came too late"].map(hash);
     expected.sort_unstable();
     assert_eq!(held, expected);
     // An event that came with the last page is newer than the listing.
