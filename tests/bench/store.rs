@@ -3,8 +3,8 @@
 //! `redis-benchmark -t get,set -d 64 -P 64`.
 
 use std::hint::black_box;
-use std::time::Instant;
 
+use criterion::measurement::{Measurement, WallTime};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use torc::proto::args::{Args, Span};
 use torc::proto::outbuf::OutBuf;
@@ -124,7 +124,7 @@ fn many_keys(c: &mut Criterion) {
 /// How long `threads` threads take to run `n` commands each.
 fn run_at_once(store: &MemoryStore, verb: &str, threads: u64, n: u64) -> std::time::Duration {
     let own: Vec<Vec<Request>> = (0..threads).map(|seed| of_many_keys(verb, seed)).collect();
-    let begun = Instant::now();
+    let begun = WallTime.start();
     std::thread::scope(|scope| {
         for requests in &own {
             scope.spawn(move || {
@@ -136,7 +136,7 @@ fn run_at_once(store: &MemoryStore, verb: &str, threads: u64, n: u64) -> std::ti
             });
         }
     });
-    begun.elapsed()
+    WallTime.end(begun)
 }
 
 fn of_many_keys(verb: &str, seed: u64) -> Vec<Request> {
