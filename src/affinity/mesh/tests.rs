@@ -269,6 +269,23 @@ fn the_standby_takes_over_with_all_it_was_told() {
 }
 
 #[test]
+fn a_standby_publishes_at_once_what_it_was_told_before() {
+    let mut world = World::new(&["x", "x", "x", "y"]);
+    (0..3).for_each(|node| world.store(node, [node as u64 * 10]));
+    world.run(4000);
+    let first = world.publisher("x");
+    world.down.push(first);
+    // From here on nobody hears anything.
+    world.loss = 1000;
+    world.tell_ring();
+    world.run(500);
+    let second = world.publisher("x");
+    let third = (0..3).find(|node| ![first, second].contains(node)).unwrap();
+    assert_eq!(world.held(second, third as u64 * 10), Some(vec!["x"]));
+    assert_eq!(world.held(second, first as u64 * 10), Some(vec![]), "its keys went with it");
+}
+
+#[test]
 fn loss_costs_time_and_nothing_else() {
     let mut world = World::new(&["x", "x", "y", "y", "y"]);
     world.loss = 150;
