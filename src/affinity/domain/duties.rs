@@ -1,9 +1,7 @@
 //! Who does what for a domain in the own datacenter, and how full its nodes' stores are: told by
 //! the plane between nodes, read by the relay and by operators.
 
-use std::sync::PoisonError;
-
-use super::Domain;
+use super::{Domain, lock};
 
 /// Who does what for a domain in the own datacenter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,33 +26,33 @@ pub struct StoreLoad {
 impl Domain {
     /// Who does what.
     pub fn duties(&self) -> Duties {
-        self.hears.duties.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.hears.duties).clone()
     }
 
     /// From now on these do it.
     pub fn set_duties(&self, duties: Duties) {
-        *self.hears.duties.lock().unwrap_or_else(PoisonError::into_inner) = duties;
+        *lock(&self.hears.duties) = duties;
     }
 
     /// One entry for each node of the own datacenter; none for one that does not tell. Known
     /// where the domain is published.
     pub fn store_loads(&self) -> Vec<Option<StoreLoad>> {
-        self.hears.loads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.hears.loads).clone()
     }
 
     /// Names of the nodes of the own datacenter of which it is not known what they hold. Known
     /// where the domain is published.
     pub fn missing_members(&self) -> Vec<String> {
-        self.hears.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.hears.missing).clone()
     }
 
     /// Of these nodes it is not known what they hold.
     pub fn set_missing_members(&self, names: Vec<String>) {
-        *self.hears.missing.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        *lock(&self.hears.missing) = names;
     }
 
     /// The nodes' stores are so full.
     pub fn set_store_loads(&self, loads: Vec<Option<StoreLoad>>) {
-        *self.hears.loads.lock().unwrap_or_else(PoisonError::into_inner) = loads;
+        *lock(&self.hears.loads) = loads;
     }
 }

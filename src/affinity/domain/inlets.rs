@@ -1,9 +1,9 @@
 //! The lanes of pools that other nodes publish: written by this node alone, from what it is sent.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
-use super::{Domain, OWN_LANE, OtherSize, Part, pool};
+use super::{Domain, OWN_LANE, OtherSize, Part, lock, pool};
 use crate::affinity::publication::Delta;
 use crate::ckf::bucket::SLOTS;
 use crate::ckf::consumer::lane::{AssignError, LaneFault, LaneIngestor, LaneOutcome};
@@ -265,6 +265,6 @@ impl Domain {
     }
 
     fn inlets(&self) -> MutexGuard<'_, Inlets> {
-        self.inlets.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inlets)
     }
 }

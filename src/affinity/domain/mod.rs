@@ -13,7 +13,7 @@ mod state;
 mod tables;
 
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::holder::Holder;
 use self::inlets::Inlets;
@@ -304,6 +304,10 @@ fn producer_config(spec: &DomainSpec, publish_every_n_events: u32) -> ProducerCo
 pub fn dc_id_of(name: &str) -> DcId {
     let number = name.strip_prefix('#').and_then(|digits| digits.parse().ok());
     number.unwrap_or_else(|| digest::dc_id(name))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn pool(domain: &IndexerDomainId, dc_id: DcId) -> PoolId {

@@ -1,12 +1,12 @@
 //! The own datacenter's exact state: kept, published, fed, and handed on.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::holder::{Holder, Part, Producer};
 use super::journal::{News, listing};
 use super::{Domain, DomainError, DomainSpec, Kind, NotTaken, OWN_LANE, ProducerReport};
-use super::{pool, producer_config};
+use super::{lock, pool, producer_config};
 use crate::affinity::member::Change;
 use crate::affinity::publication::{Cut, Delta, Publication, Subscriber};
 use crate::ckf::bucket::SLOTS;
@@ -235,6 +235,12 @@ impl Domain {
         Some(state.occupied_slots() as f64 / (self.format.buckets() * SLOTS) as f64)
     }
 
+    /// Times the filter had no room for a block; none while this node does not hold the state.
+    /// Unlike a report it looks at nothing else.
+    pub fn omissions(&self) -> Option<u64> {
+        lock(&self.holder).state().map(|state| state.counters().capacity_omissions)
+    }
+
     /// Figures of the exact state, when this node keeps it.
     pub fn producer_report(&self) -> Option<ProducerReport> {
         let mut holder = lock(&self.holder);
@@ -252,7 +258,7 @@ impl Domain {
 
     fn apply_to(
         &self,
-        holder: &mut MutexGuard<'_, Holder>,
+        holder: &mut Holder,
         events: &[RouterEvent],
         now_ms: u64,
     ) -> Result<(), NotTaken> {
@@ -340,8 +346,4 @@ pub(in crate::affinity) fn events_of(
             }
         }
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

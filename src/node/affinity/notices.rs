@@ -105,8 +105,7 @@ impl Watch {
     }
 
     fn look_at_room(&mut self, domain: &Domain, lines: &mut Vec<Line>) {
-        let Some(report) = domain.producer_report() else { return };
-        let omitted = report.counters.capacity_omissions;
+        let Some(omitted) = domain.omissions() else { return };
         let told = self.omissions.entry(domain.name().to_owned()).or_default();
         // One line for each doubling.
         if omitted >= (*told * 2).max(1) {
