@@ -33,9 +33,6 @@ use crate::proto::resp::spec::CommandSpec;
 use crate::proto::resp::table;
 use crate::ring::PeerIdx;
 
-/// Nodes that are asked at most.
-const ASKED_MAX: usize = 8;
-
 /// Libraries that are loaded at a time at most; those beyond are counted.
 const LIBRARIES_MAX: usize = 1_000;
 
@@ -204,22 +201,6 @@ impl Dispatcher {
             self.libraries.waiting.push((id.0, number));
         }
         self.libraries.asking
-    }
-
-    /// Other torc nodes that can be asked, a few of them.
-    pub(super) fn some_others(&self, view: &View) -> Vec<PeerIdx> {
-        let asks = |peer: &PeerIdx| {
-            *peer != view.topology.local()
-                && self.is_torc(view, *peer)
-                && self.reachable(view, *peer).is_ok()
-        };
-        let mut peers: Vec<PeerIdx> =
-            view.topology.peers().map(|peer| peer.idx).filter(asks).collect();
-        // Another time others may be the first.
-        let turn = self.next_generation as usize % peers.len().max(1);
-        peers.rotate_left(turn);
-        peers.truncate(ASKED_MAX);
-        peers
     }
 
     /// Asks all for their libraries. False when there is nobody to ask, or it was done just now.

@@ -57,6 +57,9 @@ pub(super) enum Task {
     Config(StoreConfig),
 }
 
+/// Other nodes that are asked for what the own datastore lacks, at most.
+const ASKED_MAX: usize = 8;
+
 /// What a task does next.
 #[derive(Debug)]
 pub(super) enum Next {
@@ -174,6 +177,22 @@ impl Dispatcher {
         peer == view.topology.local()
             || view.topology.peer(peer).is_torc
             || self.links.of(peer).iter().any(|up| self.ups[up.0 as usize].is_torc)
+    }
+
+    /// Other torc nodes that can be asked, a few of them.
+    pub(super) fn some_others(&self, view: &View) -> Vec<PeerIdx> {
+        let asks = |peer: &PeerIdx| {
+            *peer != view.topology.local()
+                && self.is_torc(view, *peer)
+                && self.reachable(view, *peer).is_ok()
+        };
+        let mut peers: Vec<PeerIdx> =
+            view.topology.peers().map(|peer| peer.idx).filter(asks).collect();
+        // Another time others may be the first.
+        let turn = self.next_generation as usize % peers.len().max(1);
+        peers.rotate_left(turn);
+        peers.truncate(ASKED_MAX);
+        peers
     }
 
     /// Hands an answer to the task that asked.

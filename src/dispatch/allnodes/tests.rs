@@ -8,16 +8,21 @@ fn three_nodes(settings: Settings) -> Scripted {
     Scripted::new(peers, settings)
 }
 
+/// The two other nodes are sent a command, and both say the same.
+fn answer_others(s: &mut Scripted, command: &str, said: &str) {
+    for name in ["n2", "n3"] {
+        assert_eq!(s.sent(name), [format!("3 {command}")]);
+        s.answer(name, said);
+    }
+}
+
 const SHA: &str = "$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n";
 
 #[test]
 fn a_script_is_loaded_on_every_node_of_every_datacenter() {
     let mut s = three_nodes(Settings::default());
     s.send("SCRIPT LOAD return");
-    for name in ["n2", "n3"] {
-        assert_eq!(s.sent(name), ["3 SCRIPT LOAD return"]);
-        s.answer(name, SHA);
-    }
+    answer_others(&mut s, "SCRIPT LOAD return", SHA);
     s.answer("store", SHA);
     assert_eq!(s.replies(), SHA);
 }
@@ -41,10 +46,7 @@ fn an_error_names_the_nodes_that_did_not_do_it() {
 fn an_error_of_all_nodes_is_told_in_its_own_words() {
     let mut s = three_nodes(Settings::default());
     s.send("SCRIPT LOAD (");
-    for name in ["n2", "n3"] {
-        s.sent(name);
-        s.answer(name, "-ERR Error compiling script\r\n");
-    }
+    answer_others(&mut s, "SCRIPT LOAD (", "-ERR Error compiling script\r\n");
     s.answer("store", "-ERR Error compiling script\r\n");
     assert_eq!(s.replies(), "-ERR Error compiling script\r\n");
 }
@@ -59,10 +61,7 @@ fn a_library_is_deleted_where_it_is() {
         let mut s = three_nodes(Settings::default());
         s.node.libraries.sure = true;
         s.send("FUNCTION DELETE a");
-        for name in ["n2", "n3"] {
-            assert_eq!(s.sent(name), ["3 FUNCTION DELETE a"]);
-            s.answer(name, others);
-        }
+        answer_others(&mut s, "FUNCTION DELETE a", others);
         s.answer("store", own);
         assert_eq!(s.replies(), told);
     }

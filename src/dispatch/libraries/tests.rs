@@ -58,6 +58,22 @@ fn answer_lists(s: &mut Scripted, own: &str, [second, third]: [&str; 2]) {
     s.answer("store", own);
 }
 
+/// A client called a function; what it sent and is not taken yet.
+fn called() -> (Scripted, BytesMut) {
+    let (mut s, mut bytes) = (three_racks(), calls());
+    feed(&mut s, &mut bytes);
+    (s, bytes)
+}
+
+/// The same when it was served, since nobody has libraries.
+fn served() -> Scripted {
+    let (mut s, mut bytes) = called();
+    answer_lists(&mut s, NONE, [NONE, NONE]);
+    feed(&mut s, &mut bytes);
+    assert_eq!(s.sent("store"), [CALLED, "GET k"]);
+    s
+}
+
 #[test]
 fn who_calls_a_function_waits_until_libraries_are_loaded_that_are_missing() {
     let mut s = three_racks();
@@ -122,9 +138,7 @@ fn there_may_be_nobody_to_ask() {
 
 #[test]
 fn nobody_waits_for_answers_that_are_not_to_be_had() {
-    let mut s = three_racks();
-    let mut bytes = calls();
-    feed(&mut s, &mut bytes);
+    let (mut s, mut bytes) = called();
     assert_eq!(s.sent("store"), ["FUNCTION LIST"]);
     s.lose("n2");
     s.lose("n3");
@@ -135,12 +149,7 @@ fn nobody_waits_for_answers_that_are_not_to_be_had() {
 
 #[test]
 fn a_datastore_that_is_connected_anew_may_lack_them_again() {
-    let mut s = three_racks();
-    let mut bytes = calls();
-    feed(&mut s, &mut bytes);
-    answer_lists(&mut s, NONE, [NONE, NONE]);
-    feed(&mut s, &mut bytes);
-    assert_eq!(s.sent("store"), [CALLED, "GET k"]);
+    let mut s = served();
     let up = s.lose("store");
     s.replies();
     s.regain(up);
@@ -151,11 +160,7 @@ fn a_datastore_that_is_connected_anew_may_lack_them_again() {
 
 #[test]
 fn a_function_that_is_not_there_is_looked_for_while_nobody_waits() {
-    let mut s = three_racks();
-    let mut bytes = calls();
-    feed(&mut s, &mut bytes);
-    answer_lists(&mut s, NONE, [NONE, NONE]);
-    feed(&mut s, &mut bytes);
+    let mut s = served();
     for (passed_ms, asks) in [(0, false), (PAUSE_MS, true)] {
         s.pass_ms(passed_ms);
         s.sent("store");
@@ -170,9 +175,7 @@ fn a_function_that_is_not_there_is_looked_for_while_nobody_waits() {
 
 #[test]
 fn what_was_told_before_a_library_was_deleted_is_not_loaded() {
-    let mut s = three_racks();
-    let mut bytes = calls();
-    feed(&mut s, &mut bytes);
+    let (mut s, mut bytes) = called();
     let waiting = s.client;
     // Another node's client deletes it: the command comes over a link.
     let request = Written::command([&b"FUNCTION"[..], b"DELETE", b"a"].into_iter());
