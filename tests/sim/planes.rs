@@ -257,6 +257,12 @@ impl World {
         self.running_nodes().filter(publishes).collect()
     }
 
+    /// The number of the takeover by which a node publishes, while it does.
+    pub(crate) fn incarnation(&self, n: usize) -> Option<u64> {
+        let publication = self.domain(n)?.publication()?;
+        Some(publication.identity.producer_incarnation)
+    }
+
     /// The lane a node has of a datacenter.
     fn lane_of(&self, n: usize, dc: &str) -> Option<u8> {
         self.domain(n)?.lanes().iter().find(|(_, lane)| lane.dc == dc).map(|(number, _)| number)
