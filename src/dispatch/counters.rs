@@ -132,6 +132,7 @@ counters! {
     control_frames_in: "Gossip and control frames received.",
     bad_ciphers: "Upstream connections dropped for answers that are not encrypted as they must.",
     refused_links: "Links of other nodes closed for their encryption, or for want of it.",
+    affinity_probes: "Times the filters were asked about the key, or all keys, of a read.",
     affinity_remote: "Reads sent to another datacenter because its filter holds the key.",
     affinity_hits: "Keys that were read in another datacenter as its filter said.",
     affinity_false_positives: "Keys another datacenter's filter held and its store did not.",

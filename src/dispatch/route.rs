@@ -7,7 +7,7 @@
 //!   the key is not there after all, others that seem to hold it are asked;
 //! - it does not, another one does: that one's owner is asked; if the key is not there, the filter
 //!   was wrong about it and is not believed for a while. The next one that seems to hold it is
-//!   asked, in the end the own owner;
+//!   asked, in the end the own owner. An owner that fails is replaced by another rack's, once;
 //! - nobody does: the own owner answers the miss.
 //!
 //! A filter whose publisher does not hear of everything yet may be wrong about what it does not
@@ -40,7 +40,7 @@ use crate::proto::args::Args;
 use crate::proto::command::{KeySpec, Merge};
 use crate::proto::resp::reply::is_null;
 use crate::proto::resp::spec::CommandSpec;
-use crate::ring::Consistency;
+use crate::ring::{Consistency, PeerIdx};
 
 /// Reads sent to one other datacenter and not answered yet, of one worker; more wait.
 const IN_FLIGHT_MAX: u32 = 256;
@@ -87,6 +87,10 @@ pub(super) struct Routed {
     asks_other: bool,
     /// That other one, or the last one asked.
     lane: u8,
+    /// Its node that was asked last.
+    peer: Option<PeerIdx>,
+    /// Other datacenters of which another rack was asked too, one bit each.
+    again: u16,
     /// Other datacenters asked so far, one bit each.
     tried: u16,
     /// The own datacenter was asked.
@@ -234,10 +238,7 @@ impl Dispatcher {
     ) {
         let hashes: Vec<SequenceHash> = hashes.collect();
         let now_ms = now.mono_ms();
-        let mut masks = std::mem::take(&mut self.router.masks);
-        masks.clear();
-        masks.resize(hashes.len(), 0);
-        let believed = domain.probe(&hashes, &mut masks, now_ms);
+        let (masks, believed) = self.probe_filters(domain, &hashes, now_ms);
         let lanes = domain.lanes();
         let hinting = lanes.hinting(u16::MAX, now_ms);
         let cheapest = self.router.cheapest_first(lanes.iter().len() as u8);
@@ -264,6 +265,21 @@ impl Dispatcher {
             });
         }
         self.router.masks = masks;
+    }
+
+    /// The lanes that seem to hold each key, to be given back to the router; and who is ready.
+    fn probe_filters(
+        &mut self,
+        domain: &Domain,
+        keys: &[SequenceHash],
+        now_ms: u64,
+    ) -> (Vec<u16>, u16) {
+        self.counters.affinity_probes += 1;
+        let mut masks = std::mem::take(&mut self.router.masks);
+        masks.clear();
+        masks.resize(keys.len(), 0);
+        let believed = domain.probe(keys, &mut masks, now_ms);
+        (masks, believed)
     }
 
     /// Sends a read as chosen; false when it has to go as ever.
@@ -336,6 +352,8 @@ impl Dispatcher {
         slot.routed = Some(Box::new(Routed {
             asks_other,
             lane: choice.lane,
+            peer: None,
+            again: 0,
             tried: u16::from(asks_other) << choice.lane,
             own_asked: !asks_other,
             asked_us: None,
@@ -405,10 +423,7 @@ impl Dispatcher {
         now: Now,
     ) -> Option<(u8, Leg)> {
         let domain = view.affinity.as_ref()?.keys();
-        let mut masks = std::mem::take(&mut self.router.masks);
-        masks.clear();
-        masks.resize(hashes.len(), 0);
-        domain.probe(hashes, &mut masks, now.mono_ms());
+        let (masks, _) = self.probe_filters(domain, hashes, now.mono_ms());
         let hinting = domain.lanes().hinting(u16::MAX, now.mono_ms());
         let wrong = |hash: &SequenceHash| self.router.wrong.lanes(*hash, now.mono_ms());
         let seem = hashes.iter().zip(&masks).fold(0, |all, (hash, mask)| all | mask & !wrong(hash));
@@ -463,7 +478,7 @@ impl Dispatcher {
         self.counters.affinity_remote += 1;
         self.router.in_flight[usize::from(lane)] += 1;
         if let Some(routed) = self.slots[key as usize].routed.as_mut() {
-            routed.asked_us = Some(now.mono_us);
+            (routed.asked_us, routed.peer) = (Some(now.mono_us), Some(leg.peer));
         }
         let ticket = Ticket::of(key, generation);
         let parcel = Parcel { frame, args, stamp: None };

@@ -115,14 +115,33 @@ impl Dispatcher {
             None => {}
         }
         let view = Arc::clone(&self.view);
-        let next = match open {
-            true => self.next_to_ask(&view, &routed, spec, &args, &missing, now),
-            false => None,
+        let twin = (failed && from_other).then(|| self.twin(&view, &mut routed, spec, &args));
+        let next = match (open, twin.flatten()) {
+            (true, Some(leg)) => Some((Some(lane), leg)),
+            (true, None) => self.next_to_ask(&view, &routed, spec, &args, &missing, now),
+            (false, _) => None,
         };
         match next {
             Some(next) => self.ask_next(key, routed, next, (&request[..], args), now),
             None => self.close_routed(key, routed, many, failed, now),
         }
+    }
+
+    /// The owner in another rack of the datacenter whose owner failed: one node that dies does not
+    /// hide what its datacenter holds. Once for each datacenter.
+    fn twin(
+        &self,
+        view: &View,
+        routed: &mut Routed,
+        spec: &CommandSpec,
+        args: &Args<'_>,
+    ) -> Option<Leg> {
+        let bit = 1 << routed.lane;
+        let key = spec.first_key(args).and_then(|i| args.get(i))?;
+        let leg = self.other_leg(view, routed.lane, key)?;
+        let is_another = Some(leg.peer) != routed.peer && routed.again & bit == 0;
+        routed.again |= bit;
+        is_another.then_some(leg)
     }
 
     /// Who may still have what is missing.

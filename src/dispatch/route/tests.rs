@@ -83,7 +83,11 @@ fn node(filters: &Filters) -> Scripted {
 
 pub(in crate::dispatch) fn node_with(filters: &Filters, settings: Settings) -> Scripted {
     let all = [("n1", "dc1/r1", 0), ("far", "dc2/r1", 0), ("third", "dc3/r1", 0)];
-    let peers = ring(&all[..filters.others.len() + 1]);
+    node_in(&all[..filters.others.len() + 1], filters, settings)
+}
+
+fn node_in(peers: &[(&str, &str, u32)], filters: &Filters, settings: Settings) -> Scripted {
+    let peers = ring(peers);
     let mut scripted = Scripted::new(peers.clone(), Settings::default());
     let plain = Arc::try_unwrap(view(peers, settings)).expect("nobody else has it");
     let affinity = Some(Arc::new(Affinity::new(Arc::clone(&filters.near), Vec::new())));
@@ -175,6 +179,38 @@ fn a_datacenter_that_fails_means_the_plan_as_ever() {
     assert_eq!(node.replies(), MISS);
     node.send("GET k");
     assert_eq!(node.sent("store"), ["GET k"], "it is not connected");
+}
+
+#[test]
+fn a_node_that_fails_does_not_hide_what_its_datacenter_holds() {
+    let filters = Filters::new();
+    filters.tell(&[], &["k", "l"]);
+    let peers = [("n1", "dc1/r1", 0), ("far", "dc2/r1", 0), ("twin", "dc2/r2", 0)];
+    let settings = Settings { route_reads: true, ..Settings::default() };
+    let mut node = node_in(&peers, &filters, settings);
+    let value = "$1\r\nv\r\n";
+    for (line, reply) in
+        [("GET k", value.to_owned()), ("MGET k l", format!("*2\r\n{value}{value}"))]
+    {
+        node.send(line);
+        assert_eq!((node.sent("far").len(), node.sent("twin").len()), (1, 0));
+        let up = node.lose("far");
+        assert_eq!(node.sent("twin"), [format!("3 {line}")]);
+        node.answer("twin", &reply);
+        assert_eq!((node.replies(), node.sent("store").len()), (reply, 0));
+        node.regain(up);
+        node.sent("far");
+    }
+    // Who fails in turn is not asked again and again.
+    node.send("GET k");
+    node.sent("far");
+    let up = node.lose("far");
+    assert_eq!(node.sent("twin").len(), 1);
+    node.regain(up);
+    node.lose("twin");
+    assert_eq!(node.sent("store"), ["GET k"]);
+    node.answer("store", MISS);
+    assert_eq!((node.replies().as_str(), node.node.in_flight()), (MISS, 0));
 }
 
 #[test]
@@ -335,13 +371,16 @@ fn many_keys_are_grouped_by_where_they_are() {
     let filters = Filters::new();
     filters.tell(&["here"], &["there1", "there2"]);
     let mut node = node(&filters);
+    let probes = |node: &Scripted| node.node.counters().affinity_probes;
     node.send("MGET there1 here nowhere there2");
+    assert_eq!(probes(&node), 1, "one for all keys");
     assert_eq!(node.sent("far"), ["3 MGET there1 there2"]);
     assert_eq!(node.sent("store"), ["MGET here nowhere"]);
     node.answer("store", "*2\r\n$1\r\nh\r\n$-1\r\n");
     node.answer("far", "*2\r\n$1\r\na\r\n$-1\r\n");
     // The filter was wrong about one of them: its group is asked for here as well.
     assert_eq!(node.sent("store"), ["MGET there1 there2"]);
+    assert_eq!(probes(&node), 2, "and one for all that is missing");
     node.answer("store", "*2\r\n$-1\r\n$1\r\nb\r\n");
     let reply = "*4\r\n$1\r\na\r\n$1\r\nh\r\n$-1\r\n$1\r\nb\r\n";
     assert_eq!(node.replies(), reply);
