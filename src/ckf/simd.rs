@@ -2,7 +2,7 @@
 //!
 //! Three things, each with its proof obligation at the `unsafe`: a prefetch, a request for large
 //! pages, and vector loads from words that other threads store to. The last is where the time
-//! goes: compared word by word, sixteen lanes cost ten times as much as eight vector compares.
+//! goes: compared word by word, sixteen lanes cost ten times as much as a few vector compares.
 
 #![allow(unsafe_code)]
 
@@ -79,6 +79,10 @@ pub(crate) enum Kernel {
     /// Four lanes at a time. Only [`Kernel::detect`] makes this value.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2Proof),
+    /// Eight lanes at a time, and masks in registers of their own. Only [`Kernel::detect`] makes
+    /// this value.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512Proof),
 }
 
 /// Proof that this processor has AVX2: the field is private to this file.
@@ -86,14 +90,35 @@ pub(crate) enum Kernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Avx2Proof(());
 
+/// Proof that this processor has AVX2, AVX-512 (F, BW, DQ and VL) and BMI2.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Avx512Proof(());
+
 impl Kernel {
     /// The best kernel of this processor.
     pub(crate) fn detect() -> Kernel {
+        Kernel::available().next().unwrap_or(Kernel::Portable)
+    }
+
+    /// The kernels that run on this processor, the best first.
+    fn available() -> impl Iterator<Item = Kernel> {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            return Kernel::Avx2(Avx2Proof(()));
-        }
-        Kernel::Portable
+        let wide = {
+            use std::arch::is_x86_feature_detected as has;
+            let avx2 = has!("avx2").then_some(Kernel::Avx2(Avx2Proof(())));
+            // VBMI2 stands for processors whose clock does not fall when wide registers are used.
+            let has_avx512 = has!("avx512vbmi2")
+                && has!("avx512bw")
+                && has!("avx512dq")
+                && has!("avx512vl")
+                && has!("bmi2");
+            let avx512 = avx2.filter(|_| has_avx512).map(|_| Kernel::Avx512(Avx512Proof(())));
+            [avx512, avx2].into_iter().flatten()
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let wide = std::iter::empty();
+        wide.chain([Kernel::Portable])
     }
 }
 
@@ -110,6 +135,11 @@ pub(crate) fn locate(
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2(Avx2Proof(())) if hashes.len() > 1 => unsafe {
             avx2::locate(addressing, hashes, out);
+        },
+        // SAFETY: the same of an `Avx512Proof`.
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512(Avx512Proof(())) if hashes.len() > 1 => unsafe {
+            avx512::locate(addressing, hashes, out);
         },
         _ => locate_each(addressing, hashes, out),
     }
@@ -135,7 +165,7 @@ pub(crate) fn probe(
     masks: &mut [u16],
 ) {
     match (kernel, stride_bits) {
-        // SAFETY (all): an `Avx2Proof` exists only where AVX2 was detected.
+        // SAFETY (all): a proof exists only where its features, AVX2 among them, were detected.
         #[cfg(target_arch = "x86_64")]
         (Kernel::Avx2(Avx2Proof(())), 4) => unsafe {
             avx2::probe::<16>(rows, addresses, masks);
@@ -145,8 +175,16 @@ pub(crate) fn probe(
             avx2::probe::<8>(rows, addresses, masks);
         },
         #[cfg(target_arch = "x86_64")]
-        (Kernel::Avx2(Avx2Proof(())), 2) => unsafe {
+        (Kernel::Avx2(_) | Kernel::Avx512(_), 2) => unsafe {
             avx2::probe::<4>(rows, addresses, masks);
+        },
+        #[cfg(target_arch = "x86_64")]
+        (Kernel::Avx512(Avx512Proof(())), 4) => unsafe {
+            avx512::probe::<16>(rows, addresses, masks);
+        },
+        #[cfg(target_arch = "x86_64")]
+        (Kernel::Avx512(Avx512Proof(())), 3) => unsafe {
+            avx512::probe::<8>(rows, addresses, masks);
         },
         (_, 4) => probe_portable::<16>(rows, addresses, masks),
         (_, 3) => probe_portable::<8>(rows, addresses, masks),
@@ -255,6 +293,63 @@ mod avx2 {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::{Address, Addressing, AtomicU64, Row, SequenceHash, for_each, locate_each};
+    use std::arch::asm;
+    use std::arch::x86_64::{__m512i, _mm512_set1_epi16, _pext_u64};
+
+    /// Lanes of one load.
+    const OCTET: usize = 8;
+    /// The lowest of a lane's four slots, in a mask of one bit a slot.
+    const FIRST_SLOTS: u64 = 0x1111_1111_1111_1111;
+
+    /// See [`super::locate`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+    pub(super) fn locate(addressing: &Addressing, hashes: &[SequenceHash], out: &mut [Address]) {
+        locate_each(addressing, hashes, out);
+    }
+
+    /// See [`super::probe`]. `STRIDE` is 8 or 16.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+    pub(super) fn probe<const STRIDE: usize>(
+        rows: &[Row],
+        addresses: &[Address],
+        masks: &mut [u16],
+    ) {
+        const { assert!(STRIDE.is_multiple_of(OCTET)) };
+        for_each::<STRIDE>(rows, addresses, masks, |a, b, fingerprint| {
+            let wanted = _mm512_set1_epi16(fingerprint as i16);
+            let (a, b) = (a.as_chunks::<OCTET>().0, b.as_chunks::<OCTET>().0);
+            let mut slots = 0;
+            for octet in 0..STRIDE / OCTET {
+                let held = equal(&a[octet], wanted) | equal(&b[octet], wanted);
+                slots |= u64::from(held) << (octet * OCTET * 4);
+            }
+            let pairs = slots | slots >> 1;
+            _pext_u64(pairs | pairs >> 2, FIRST_SLOTS) as u16
+        });
+    }
+
+    /// The slots of eight words that equal those of `wanted`, one bit each.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+    fn equal(words: &[AtomicU64; OCTET], wanted: __m512i) -> u32 {
+        let slots: u32;
+        // SAFETY: as in `avx2::equal`; the 64 bytes read are the eight words.
+        unsafe {
+            asm!(
+                "vpcmpeqw {slots}, {wanted}, zmmword ptr [{words}]",
+                words = in(reg) words.as_ptr(),
+                wanted = in(zmm_reg) wanted,
+                slots = lateout(kreg) slots,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        slots
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,9 +382,11 @@ mod tests {
                 .collect();
             let mut portable = vec![0; addresses.len()];
             probe(Kernel::Portable, &rows, stride_bits, &addresses, &mut portable);
-            let mut best = vec![0; addresses.len()];
-            probe(Kernel::detect(), &rows, stride_bits, &addresses, &mut best);
-            prop_assert_eq!(&best, &portable);
+            for kernel in Kernel::available() {
+                let mut found = vec![0; addresses.len()];
+                probe(kernel, &rows, stride_bits, &addresses, &mut found);
+                prop_assert_eq!(&found, &portable, "{:?}", kernel);
+            }
             for (at, mask) in addresses.iter().zip(portable) {
                 for lane in 0..1 << stride_bits {
                     let word = |bucket: u32| packed[((bucket as usize) << stride_bits) + lane];
@@ -311,7 +408,7 @@ mod tests {
             let addressing = Addressing::new(&CkfFormat::new(seed, 1 << bits).unwrap());
             let one_by_one: Vec<Address> =
                 hashes.iter().map(|hash| addressing.address(*hash)).collect();
-            for kernel in [Kernel::Portable, Kernel::detect()] {
+            for kernel in Kernel::available() {
                 let mut found = vec![Address::default(); hashes.len()];
                 locate(kernel, &addressing, &hashes, &mut found);
                 prop_assert_eq!(&found, &one_by_one);

@@ -24,7 +24,7 @@ pub const VERIFICATION_WINDOW_DEFAULT: usize = 2;
 pub const VERIFICATION_WINDOW_MAX: usize = 8;
 /// Positions of a chain looked at in order, before the search jumps, unless configured: right for
 /// engines, which evict from the end of a chain.
-pub const LINEAR_POSITIONS_DEFAULT: usize = 16;
+pub const LINEAR_POSITIONS_DEFAULT: usize = 4;
 /// Chains up to this length are hashed to their end rather than looked at step by step.
 const ROLLED_AT_ONCE: usize = 128;
 /// Hashes whose memory is fetched together.

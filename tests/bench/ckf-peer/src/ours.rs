@@ -56,7 +56,7 @@ impl Table {
             format,
             lanes: (0..LANES).map(|lane| Some(pool(lane))).collect(),
             verification_window: 2,
-            linear_positions: 16,
+            linear_positions: 4,
         })
         .expect("memory");
         let words = state.words().to_vec();
