@@ -165,7 +165,7 @@ impl Dispatcher {
         let view = Arc::clone(&self.view);
         let wanted = |value: &&[u8]| self.backfills.has_room(value.len()) && stays(&view, key);
         let value = text(reply).filter(wanted);
-        let leg = value.and_then(|_| self.other_leg(&view, lane, key));
+        let leg = value.and_then(|_| self.other_leg(&view, lane, key, 0));
         let (Some(value), Some(leg)) = (value, leg) else { return };
         let waited_ms = now.mono_us.saturating_sub(asked_us) / 1000;
         let backfill = Backfill {

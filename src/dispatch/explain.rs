@@ -206,7 +206,7 @@ fn verdict(
 fn remote(q: &Question<'_>, view: &View, lane: u8, standings: &[Standing]) -> Option<String> {
     let dc = &view.affinity.as_ref()?.keys().lanes().get(lane)?.dc;
     let remote = view.topology.remote_dcs().iter().find(|remote| remote.name == *dc)?;
-    let (_, peer) = plan::owner_in(q, remote, standings)?;
+    let (_, peer) = plan::reader_in(q, remote, standings)?;
     Some(view.topology.peer(peer).name.to_string())
 }
 

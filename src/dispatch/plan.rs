@@ -124,6 +124,12 @@ pub struct Question<'a> {
     pub stays: bool,
 }
 
+impl Question<'_> {
+    fn was_tried(&self, rack: usize) -> bool {
+        rack < 64 && self.tried >> rack & 1 == 1
+    }
+}
+
 /// A bucket type's `n_val`: `count` racks of each datacenter from a key-dependent start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RackCap {
@@ -196,7 +202,7 @@ fn one_read(
     let mut joining = None;
     let reach = if q.read_fallback { local.len() } else { 1 };
     for rack in local.own_first(q.topology).take(reach) {
-        if rack < 64 && q.tried >> rack & 1 == 1 {
+        if q.was_tried(rack) {
             continue;
         }
         match usable(q, rack, standings) {
@@ -304,6 +310,29 @@ pub fn owner_in(
     std::iter::once(preselected)
         .chain(others)
         .find_map(|rack| usable(q, rack, standings).ok().map(|(peer, _)| (rack, peer)))
+}
+
+/// The same for a read: racks that were tried are left out, and a node that is JOINING, which may
+/// lack what it is asked for, is taken when there is no other.
+pub fn reader_in(
+    q: &Question<'_>,
+    dc: &RemoteDc,
+    standings: &[Standing],
+) -> Option<(usize, PeerIdx)> {
+    let preselected = preselected(q, dc);
+    let racks = Racks::new(dc.racks.clone(), q.cap);
+    let others = racks.iter().filter(|rack| *rack != preselected);
+    let mut joining = None;
+    for rack in std::iter::once(preselected).chain(others).filter(|rack| !q.was_tried(*rack)) {
+        match usable(q, rack, standings) {
+            Ok((peer, false)) => return Some((rack, peer)),
+            Ok((peer, true)) => {
+                joining.get_or_insert((rack, peer));
+            }
+            Err(_) => {}
+        }
+    }
+    joining
 }
 
 fn preselected(q: &Question<'_>, dc: &RemoteDc) -> usize {

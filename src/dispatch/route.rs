@@ -40,7 +40,7 @@ use crate::proto::args::Args;
 use crate::proto::command::{KeySpec, Merge};
 use crate::proto::resp::reply::is_null;
 use crate::proto::resp::spec::CommandSpec;
-use crate::ring::{Consistency, PeerIdx};
+use crate::ring::Consistency;
 
 /// Reads sent to one other datacenter and not answered yet, of one worker; more wait.
 const IN_FLIGHT_MAX: u32 = 256;
@@ -87,8 +87,8 @@ pub(super) struct Routed {
     asks_other: bool,
     /// That other one, or the last one asked.
     lane: u8,
-    /// Its node that was asked last.
-    peer: Option<PeerIdx>,
+    /// The rack of it that was asked last.
+    rack: Option<u16>,
     /// Other datacenters of which another rack was asked too, one bit each.
     again: u16,
     /// Other datacenters asked so far, one bit each.
@@ -305,7 +305,7 @@ impl Dispatcher {
                 }
             }
         }
-        let leg = match self.other_leg(view, choice.lane, key) {
+        let leg = match self.other_leg(view, choice.lane, key, 0) {
             Some(leg) => leg,
             // It cannot be asked, but another one may hold the key too.
             None => match self.next_lane(view, &[hash(key)], key, 1 << choice.lane, now) {
@@ -352,7 +352,7 @@ impl Dispatcher {
         slot.routed = Some(Box::new(Routed {
             asks_other,
             lane: choice.lane,
-            peer: None,
+            rack: None,
             again: 0,
             tried: u16::from(asks_other) << choice.lane,
             own_asked: !asks_other,
@@ -431,11 +431,11 @@ impl Dispatcher {
         let holders = seem & hinting & !tried & !(1 << OWN_LANE);
         let lanes = domain.lanes().iter().len() as u8;
         let mut open = self.router.cheapest_first(lanes).filter(|lane| holders & 1 << lane != 0);
-        open.find_map(|lane| Some((lane, self.other_leg(view, lane, name)?)))
+        open.find_map(|lane| Some((lane, self.other_leg(view, lane, name, 0)?)))
     }
 
-    /// The owner of a key in another datacenter.
-    pub(super) fn other_leg(&self, view: &View, lane: u8, key: &[u8]) -> Option<Leg> {
+    /// The owner of a key in another datacenter, in a rack that is not among `tried`.
+    pub(super) fn other_leg(&self, view: &View, lane: u8, key: &[u8], tried: u64) -> Option<Leg> {
         let dc = &view.affinity.as_ref()?.keys().lanes().get(lane)?.dc;
         let remote = view.topology.remote_dcs().iter().find(|remote| remote.name == *dc)?;
         let token = view.hasher.token(key);
@@ -446,11 +446,11 @@ impl Dispatcher {
             level: Consistency::DcOne,
             cap: view.terms(key, &token, false, Consistency::DcOne).cap,
             read_fallback: true,
-            tried: 0,
+            tried,
             local_only: false,
             stays: false,
         };
-        let (rack, peer) = plan::owner_in(&question, remote, self.links.standings())?;
+        let (rack, peer) = plan::reader_in(&question, remote, self.links.standings())?;
         let leg = Leg { peer, rack: rack as u16, hop: plan::Hop::Peer, role: Role::Answer };
         self.is_torc(view, peer).then_some(leg)
     }
@@ -478,7 +478,7 @@ impl Dispatcher {
         self.counters.affinity_remote += 1;
         self.router.in_flight[usize::from(lane)] += 1;
         if let Some(routed) = self.slots[key as usize].routed.as_mut() {
-            (routed.asked_us, routed.peer) = (Some(now.mono_us), Some(leg.peer));
+            (routed.asked_us, routed.rack) = (Some(now.mono_us), Some(leg.rack));
         }
         let ticket = Ticket::of(key, generation);
         let parcel = Parcel { frame, args, stamp: None };

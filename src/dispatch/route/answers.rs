@@ -137,11 +137,14 @@ impl Dispatcher {
         args: &Args<'_>,
     ) -> Option<Leg> {
         let bit = 1 << routed.lane;
-        let key = spec.first_key(args).and_then(|i| args.get(i))?;
-        let leg = self.other_leg(view, routed.lane, key)?;
-        let is_another = Some(leg.peer) != routed.peer && routed.again & bit == 0;
+        if routed.again & bit != 0 {
+            return None;
+        }
         routed.again |= bit;
-        is_another.then_some(leg)
+        let key = spec.first_key(args).and_then(|i| args.get(i))?;
+        let failed = routed.rack?;
+        let leg = self.other_leg(view, routed.lane, key, rack_bit(failed))?;
+        (leg.rack != failed).then_some(leg)
     }
 
     /// Who may still have what is missing.
@@ -254,7 +257,7 @@ impl Dispatcher {
             let Some((spec, spans)) = self.read_again(&request) else { continue };
             let args = Args::new(&request, &spans);
             let name = spec.first_key(&args).and_then(|i| args.get(i));
-            match name.and_then(|name| self.other_leg(&view, lane, name)) {
+            match name.and_then(|name| self.other_leg(&view, lane, name, 0)) {
                 Some(leg) => {
                     let frame = Frame::Small(&request);
                     self.send_other(&frame, args, &leg, lane, (key, generation), now);

@@ -9,6 +9,7 @@ use crate::affinity::member::Change;
 use crate::ckf::identity::ConsumerInstanceId;
 use crate::ckf::producer::Source;
 use crate::ckf::ringkey::ring_key_domain;
+use crate::ring::{Peer, PeerState};
 
 const MISS: &str = "$-1\r\n";
 
@@ -83,11 +84,10 @@ fn node(filters: &Filters) -> Scripted {
 
 pub(in crate::dispatch) fn node_with(filters: &Filters, settings: Settings) -> Scripted {
     let all = [("n1", "dc1/r1", 0), ("far", "dc2/r1", 0), ("third", "dc3/r1", 0)];
-    node_in(&all[..filters.others.len() + 1], filters, settings)
+    node_in(ring(&all[..filters.others.len() + 1]), filters, settings)
 }
 
-fn node_in(peers: &[(&str, &str, u32)], filters: &Filters, settings: Settings) -> Scripted {
-    let peers = ring(peers);
+fn node_in(peers: Vec<Peer>, filters: &Filters, settings: Settings) -> Scripted {
     let mut scripted = Scripted::new(peers.clone(), Settings::default());
     let plain = Arc::try_unwrap(view(peers, settings)).expect("nobody else has it");
     let affinity = Some(Arc::new(Affinity::new(Arc::clone(&filters.near), Vec::new())));
@@ -181,27 +181,36 @@ fn a_datacenter_that_fails_means_the_plan_as_ever() {
     assert_eq!(node.sent("store"), ["GET k"], "it is not connected");
 }
 
+/// The other datacenter has two racks, each with a node that holds the keys.
+fn with_twin(filters: &Filters, change: impl FnOnce(&mut Vec<Peer>)) -> Scripted {
+    filters.tell(&[], &["k", "l"]);
+    let mut peers = ring(&[("n1", "dc1/r1", 0), ("far", "dc2/r1", 0), ("twin", "dc2/r2", 0)]);
+    change(&mut peers);
+    node_in(peers, filters, Settings { route_reads: true, ..Settings::default() })
+}
+
 #[test]
 fn a_node_that_fails_does_not_hide_what_its_datacenter_holds() {
     let filters = Filters::new();
-    filters.tell(&[], &["k", "l"]);
-    let peers = [("n1", "dc1/r1", 0), ("far", "dc2/r1", 0), ("twin", "dc2/r2", 0)];
-    let settings = Settings { route_reads: true, ..Settings::default() };
-    let mut node = node_in(&peers, &filters, settings);
     let value = "$1\r\nv\r\n";
-    for (line, reply) in
-        [("GET k", value.to_owned()), ("MGET k l", format!("*2\r\n{value}{value}"))]
-    {
-        node.send(line);
-        assert_eq!((node.sent("far").len(), node.sent("twin").len()), (1, 0));
-        let up = node.lose("far");
-        assert_eq!(node.sent("twin"), [format!("3 {line}")]);
-        node.answer("twin", &reply);
-        assert_eq!((node.replies(), node.sent("store").len()), (reply, 0));
-        node.regain(up);
-        node.sent("far");
+    let both = format!("*2\r\n{value}{value}");
+    for (line, reply) in [("GET k", value), ("MGET k l", &both)] {
+        for dies in [true, false] {
+            let mut node = with_twin(&filters, |_| ());
+            node.send(line);
+            assert_eq!((node.sent("far").len(), node.sent("twin").len()), (1, 0));
+            match dies {
+                true => _ = node.lose("far"),
+                // It has just started, and its datastore is not there yet.
+                false => node.answer("far", "-ERR Storage: Datastore refused connection\r\n"),
+            }
+            assert_eq!(node.sent("twin"), [format!("3 {line}")]);
+            node.answer("twin", reply);
+            assert_eq!((node.replies().as_str(), node.sent("store").len()), (reply, 0));
+        }
     }
     // Who fails in turn is not asked again and again.
+    let mut node = with_twin(&filters, |_| ());
     node.send("GET k");
     node.sent("far");
     let up = node.lose("far");
@@ -211,6 +220,16 @@ fn a_node_that_fails_does_not_hide_what_its_datacenter_holds() {
     assert_eq!(node.sent("store"), ["GET k"]);
     node.answer("store", MISS);
     assert_eq!((node.replies().as_str(), node.node.in_flight()), (MISS, 0));
+}
+
+#[test]
+fn a_node_that_joins_is_asked_for_others_keys_when_there_is_no_other() {
+    let filters = Filters::new();
+    let mut node = with_twin(&filters, |peers| peers[1].state = PeerState::Joining);
+    node.send("GET k");
+    assert_eq!((node.sent("twin").len(), node.sent("far").len()), (1, 0));
+    node.lose("twin");
+    assert_eq!(node.sent("far"), ["3 GET k"]);
 }
 
 #[test]
