@@ -217,6 +217,10 @@ fn one_lanes_snapshot_does_not_hold_up_another_lane() {
     rig.assign(0, 1, 0).unwrap();
     rig.settle(0);
     rig.snapshot(0, 1, 0, 0).unwrap();
+    // It is being written, and not in one go, when the other lane has something to do.
+    rig.slice(0, 0);
+    rig.slice(0, 0);
+    assert_eq!(rig.indexer.ready_lanes(), 0b10);
     rig.delta(1, 1, 0, 0).unwrap();
     let mut slices = 0;
     while rig.admission.poll_timeout() != Some(10_000_000) {

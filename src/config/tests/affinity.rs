@@ -45,6 +45,11 @@ fn mistakes_are_explained() {
     let long = format!("affinity: {{semantics: {{k: '{}'}}}}", "v".repeat(1025));
     let cases = [
         ("affinity: {mode: router}", "`router` is not a mode of affinity"),
+        ("affinity: {write_replication: here}", "`here` is not a way to replicate writes"),
+        (
+            "affinity: {domains: [{name: a, block_size: 1, hash: md5, semantics: {a: b}}]}",
+            "`md5` is not a way to hash blocks",
+        ),
         ("affinity: {mode: advise, expected_keys: 0}", "`expected_keys` 0 leaves no room"),
         ("affinity: {mode: advise, expected_keys: 0}", "accepted: 1 to 53687091"),
         (
