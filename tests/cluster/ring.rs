@@ -13,13 +13,24 @@ pub(crate) use crate::ports::free_port;
 /// How long anything may take, on a slow machine too; a bound, not a measurement.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Polls until `done`; panics with `what` when it never is.
+/// The least and the longest pause between two looks at what is waited for.
+const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
+/// Pauses are at least so many times as long as a look took.
+const LOOK_SHARE: u32 = 4;
+
+/// Polls until `done`; panics with `what` when it never is. Every look costs those who are looked
+/// at: on a machine without time to spare they would do nothing but answer.
 #[allow(clippy::disallowed_methods)]
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !done() {
+    let [least, most] = LOOK_PAUSES;
+    loop {
+        let look = Instant::now();
+        if done() {
+            return;
+        }
         assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep((look.elapsed() * LOOK_SHARE).clamp(least, most));
     }
 }
 
