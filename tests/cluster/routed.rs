@@ -249,7 +249,7 @@ fn reads_stay_right_while_nodes_and_datacenters_go_and_come() {
 fn redis_stores_are_followed_whatever_happens_to_them() {
     let Some(bin) = redis_bin("redis_stores_are_followed") else { return };
     let (dcs, extra) = (vec![vec![1], vec![1]], EXTRA.to_owned());
-    let ring = Ring::start(Layout { dcs, store: Store::Redis(bin), extra });
+    let mut ring = Ring::start(Layout { dcs, store: Store::Redis(bin.clone()), extra });
     let (here, there) = (keys("dc1"), keys("dc2"));
     write(&ring.nodes[0], &here);
     write(&ring.nodes[1], &there);
@@ -276,6 +276,7 @@ fn redis_stores_are_followed_whatever_happens_to_them() {
     for key in ["kv/short", "kv/list", there[0].as_str(), there[1].as_str()] {
         wait_until("it went", || held(key, "dc2 no"));
     }
+    assert_events_told(&ring.nodes[1]);
     // A flush tells nothing: the number of keys does.
     store.call(&["FLUSHALL"]);
     wait_until("the flush is noticed", || held(&there[5], "dc2 no"));
@@ -286,6 +287,19 @@ fn redis_stores_are_followed_whatever_happens_to_them() {
     store.call(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     wait_known(&ring);
     assert_right(&ring.nodes[0], &there);
+    // While the store is away nothing is said of what it holds; this one comes back empty.
+    ring.nodes[1].redis = None;
+    let there_is = |ring: &Ring, word: &str| place(&ring.nodes[0], &there[5]) == ["dc1 no", word];
+    wait_until("nothing is said of it", || there_is(&ring, "dc2 unknown"));
+    assert_right(&ring.nodes[0], &here);
+    ring.nodes[1].start_redis(&bin);
+    wait_until("it is empty", || there_is(&ring, "dc2 no"));
+    assert_right(&ring.nodes[0], &here);
+}
+
+/// Whatever happened in a node's store, its events told of it: it was not listed again.
+fn assert_events_told(node: &Node) {
+    assert!(!node.log().contains("the store changed without events"), "{}", node.log());
 }
 
 /// Whether the node's own store holds a key.
@@ -394,6 +408,7 @@ fn what_a_full_redis_store_evicts_is_known_to_be_gone() {
         let missed = told.iter().zip(&held).any(|(told, held)| *held && !*told);
         !missed && wrong.count() <= 3
     });
+    assert_events_told(&ring.nodes[1]);
     let replies = read(&ring.nodes[0], &there);
     for ((key, reply), held) in there.iter().zip(replies).zip(held(&there)) {
         let value = bulk(format!("value of {key}"));
