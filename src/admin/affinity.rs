@@ -14,6 +14,8 @@ use super::dynomite::{Node, done};
 use super::reply::{self, DONE};
 use super::view::{AdminView, Command};
 use crate::affinity::domain::Domain;
+use crate::affinity::following::Way;
+use crate::affinity::mesh::PlaneReport;
 use crate::dispatch::Counters;
 use crate::net::http::Caller;
 
@@ -42,12 +44,7 @@ async fn affinity<V: AdminView>(State(admin): Node<V>) -> Response {
     let counters = admin.view.counters().await;
     let page = Page {
         mode: if view.settings.route_reads { "route" } else { "advise" },
-        holds: Holds {
-            keys: report.held,
-            known: report.sure,
-            trouble: report.trouble,
-            relistings: report.relistings,
-        },
+        holds: Holds::new(&report, now.mono_ms()),
         exchange: Exchange {
             sent: report.mesh.sent,
             sent_bytes: report.mesh.sent_bytes,
@@ -69,7 +66,7 @@ async fn affinity<V: AdminView>(State(admin): Node<V>) -> Response {
 struct Page<'a> {
     mode: &'static str,
     /// What this node's own store holds.
-    holds: Holds,
+    holds: Holds<'a>,
     /// Between this node and the others.
     exchange: Exchange,
     /// What came of it for clients.
@@ -78,15 +75,41 @@ struct Page<'a> {
 }
 
 #[derive(Serialize)]
-struct Holds {
+struct Holds<'a> {
     keys: u64,
     /// Whether that is everything.
     known: bool,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    trouble: Option<String>,
+    trouble: Option<&'a str>,
+    /// How the store is followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    followed_by: Option<&'static str>,
     /// Times it had to be listed.
     relistings: u64,
+    /// Times it was listed while all was well, and what that mended.
+    rescans: u64,
+    /// Since it was listed to the end last.
+    listed_ms_ago: Option<u64>,
+    mended_missed: u64,
+    mended_gone: u64,
+}
+
+impl Holds<'_> {
+    fn new(report: &PlaneReport, now_ms: u64) -> Holds<'_> {
+        let following = &report.following;
+        Holds {
+            keys: report.held,
+            known: report.sure,
+            trouble: following.trouble.as_deref(),
+            followed_by: following.way.map(Way::words),
+            relistings: following.relistings,
+            rescans: following.rescans,
+            listed_ms_ago: following.listed_ms.map(|at| now_ms.saturating_sub(at)),
+            mended_missed: following.mended_missed,
+            mended_gone: following.mended_gone,
+        }
+    }
 }
 
 #[derive(Serialize)]

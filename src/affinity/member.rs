@@ -4,6 +4,10 @@
 //! whose events were lost is listed anew and compared, so that only real differences leave. What
 //! is kept is one 64-bit hash a key: enough to answer a shard that was emptied, and to tell
 //! everything to a new publisher without reading the datastore.
+//!
+//! A shard that cannot be listed at once is listed page by page, while it changes. What appears
+//! and goes meanwhile is told as ever, in its place between the pages; a key that neither was in a
+//! page nor appeared is gone at the end.
 
 use fnv::FnvHashSet;
 
@@ -23,12 +27,20 @@ pub enum Change {
 pub struct MemberKeys {
     shards: Vec<FnvHashSet<u64>>,
     len: usize,
+    listing: Option<Listing>,
+}
+
+/// A shard that is being listed. What was found is held too.
+#[derive(Debug)]
+struct Listing {
+    shard: usize,
+    found: FnvHashSet<u64>,
 }
 
 impl MemberKeys {
     /// Nothing, in `shards` shards.
     pub fn new(shards: usize) -> MemberKeys {
-        MemberKeys { shards: vec![FnvHashSet::default(); shards], len: 0 }
+        MemberKeys { shards: vec![FnvHashSet::default(); shards], len: 0, listing: None }
     }
 
     /// Keys held.
@@ -43,6 +55,9 @@ impl MemberKeys {
 
     /// A key appeared.
     pub fn appeared(&mut self, shard: usize, hash: SequenceHash, out: &mut Vec<Change>) {
+        if let Some(found) = self.found_in(shard) {
+            found.insert(hash.0);
+        }
         if self.shards[shard].insert(hash.0) {
             self.len += 1;
             out.push(Change::Stored(hash));
@@ -51,6 +66,9 @@ impl MemberKeys {
 
     /// A key went.
     pub fn went(&mut self, shard: usize, hash: SequenceHash, out: &mut Vec<Change>) {
+        if let Some(found) = self.found_in(shard) {
+            found.remove(&hash.0);
+        }
         if self.shards[shard].remove(&hash.0) {
             self.len -= 1;
             out.push(Change::Removed(hash));
@@ -59,6 +77,9 @@ impl MemberKeys {
 
     /// Every key of a shard went.
     pub fn cleared(&mut self, shard: usize, out: &mut Vec<Change>) {
+        if let Some(found) = self.found_in(shard) {
+            found.clear();
+        }
         let gone = std::mem::take(&mut self.shards[shard]);
         self.len -= gone.len();
         let start = out.len();
@@ -66,7 +87,37 @@ impl MemberKeys {
         sort(&mut out[start..]);
     }
 
-    /// A shard was listed after its events were lost: `listed` is what it holds.
+    /// A shard is listed page by page from here on; each key of a page is told as one that
+    /// [`MemberKeys::appeared`]. A listing that was under way is forgotten.
+    pub fn begin_listing(&mut self, shard: usize) {
+        self.listing = Some(Listing { shard, found: FnvHashSet::default() });
+    }
+
+    /// The listing that is under way, if any, missed something: it is forgotten.
+    pub fn forget_listing(&mut self) {
+        self.listing = None;
+    }
+
+    /// The last page was told: what was not found went. False when no listing was under way.
+    pub fn end_listing(&mut self, out: &mut Vec<Change>) -> bool {
+        let Some(Listing { shard, found }) = self.listing.take() else { return false };
+        let held = &mut self.shards[shard];
+        // What was found is held: as many means the same.
+        if found.len() < held.len() {
+            let start = out.len();
+            out.extend(held.difference(&found).map(|hash| Change::Removed(SequenceHash(*hash))));
+            sort(&mut out[start..]);
+            self.len -= held.len() - found.len();
+            *held = found;
+        }
+        true
+    }
+
+    fn found_in(&mut self, shard: usize) -> Option<&mut FnvHashSet<u64>> {
+        self.listing.as_mut().filter(|listing| listing.shard == shard).map(|it| &mut it.found)
+    }
+
+    /// A shard was listed at once after its events were lost: `listed` is what it holds.
     pub fn reconcile(
         &mut self,
         shard: usize,
@@ -74,6 +125,7 @@ impl MemberKeys {
         out: &mut Vec<Change>,
     ) {
         let listed: FnvHashSet<u64> = listed.into_iter().map(|hash| hash.0).collect();
+        self.forget_listing();
         let held = &self.shards[shard];
         let start = out.len();
         let gone = held.difference(&listed).map(|hash| Change::Removed(SequenceHash(*hash)));
@@ -191,6 +243,50 @@ mod tests {
             }
             let all: BTreeSet<u64> = member.all().map(|hash| hash.0).collect();
             prop_assert_eq!(all, held);
+        }
+
+        /// Of some changes of the store nothing is told. A listing in pages, between which the
+        /// store goes on changing, mends all that were before it.
+        #[test]
+        fn a_listing_mends_what_was_missed(
+            before in prop::collection::vec((0u64..30, any::<bool>(), any::<bool>()), 0..40),
+            during in prop::collection::vec((0u64..30, any::<bool>()), 30),
+        ) {
+            let (mut member, mut told) = (MemberKeys::new(1), BTreeSet::new());
+            let mut store: BTreeSet<u64> = BTreeSet::new();
+            let mut out = Vec::new();
+            let change = |store: &mut BTreeSet<u64>, (key, adds): (u64, bool)| match adds {
+                true => store.insert(key),
+                false => store.remove(&key),
+            };
+            let tell = |member: &mut MemberKeys, (key, adds), out: &mut Vec<Change>| match adds {
+                true => member.appeared(0, hash(key), out),
+                false => member.went(0, hash(key), out),
+            };
+            for (key, adds, silent) in before {
+                change(&mut store, (key, adds));
+                if !silent {
+                    tell(&mut member, (key, adds), &mut out);
+                }
+            }
+            prop_assert!(!member.end_listing(&mut out), "none was begun");
+            member.begin_listing(0);
+            for (at, event) in during.into_iter().enumerate() {
+                if store.contains(&(at as u64)) {
+                    member.appeared(0, hash(at as u64), &mut out);
+                }
+                change(&mut store, event);
+                tell(&mut member, event, &mut out);
+            }
+            prop_assert!(member.end_listing(&mut out) && !member.end_listing(&mut out));
+            for change in out {
+                match change {
+                    Change::Stored(hash) => prop_assert!(told.insert(hash.0)),
+                    Change::Removed(hash) => prop_assert!(told.remove(&hash.0)),
+                }
+            }
+            prop_assert_eq!(member.len(), store.len());
+            prop_assert_eq!(told, store);
         }
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! - [`domain`]: one domain's producer and consumer on this node; the questions to it.
 //! - [`lanes`]: which datacenter a lane is, when it was heard, and what its bit is worth.
-//! - [`member`]: what this node holds, exactly, as changes for the publisher.
+//! - [`member`]: what this node holds, exactly, as changes for the publisher; [`following`]: how it
+//!   knows; [`observed`]: what of it the store does not tell.
 //! - [`advice`]: where a read should go, and why; with a memory of [`false_positives`].
 //! - [`mesh`]: what nodes tell each other about all this.
 //! - [`roles`], [`places`]: which node of a datacenter publishes.
@@ -19,9 +20,11 @@ pub mod advice;
 pub mod commands;
 pub mod domain;
 pub mod false_positives;
+pub mod following;
 pub mod lanes;
 pub mod member;
 pub mod mesh;
+pub mod observed;
 pub mod places;
 pub mod publication;
 pub mod recent;

@@ -19,6 +19,8 @@ use crate::ckf::hashing::HashFormat;
 
 /// Publishers are heard once a second: a shorter time than this makes lanes come and go.
 const STALE_MS_MIN: u64 = 3_000;
+/// A store is listed less often than this.
+const RESCAN_MS_MIN: u64 = 1_000;
 /// Bytes of exact state the publisher keeps for one key and owner, at most.
 const STATE_BYTES: u64 = 26;
 /// Bytes a node keeps for one key of its own.
@@ -77,6 +79,9 @@ section! {
         /// A datacenter is not believed after this long without a word from its publisher,
         /// milliseconds. Default: 30000.
         pub(super) stale_after_ms: u64 = 30_000,
+        /// The pause between two listings of a store that does not tell of every key, milliseconds.
+        /// Default: 60000.
+        pub(super) rescan_after_ms: u64 = 60_000,
         /// What the keys mean, as names and values; the same in every datacenter.
         /// Default: the cluster's name.
         pub(super) semantics: Option<IdentityMap> = None,
@@ -160,6 +165,8 @@ pub struct Affinity {
     pub publisher: Option<String>,
     /// A datacenter is not believed after this long without a word, milliseconds.
     pub stale_after_ms: u64,
+    /// The pause between two listings of a store that does not tell of every key, milliseconds.
+    pub rescan_after_ms: u64,
     /// What the keys mean.
     pub semantics: Selection,
     /// Who may route by them.
@@ -234,6 +241,7 @@ pub(super) fn complete(
         backfill: keys.backfill,
         publisher: keys.publisher.clone(),
         stale_after_ms: keys.stale_after_ms,
+        rescan_after_ms: keys.rescan_after_ms,
         semantics: map(&keys.semantics).unwrap_or_else(|| authority.clone()),
         scope: map(&keys.scope).unwrap_or_else(|| authority.clone()),
         memory_bytes_max: keys.memory_max_bytes.as_usize() as u64,
@@ -303,6 +311,11 @@ fn check_size(affinity: &Affinity, keys: &AffinityKeys, root: &Node, faults: &mu
             format!("`stale_after_ms` {} is less than three heartbeats", keys.stale_after_ms);
         let accepted = format!("{STALE_MS_MIN} or more");
         faults.push(Fault::new(what).at(mark("stale_after_ms")).accepted(accepted));
+    }
+    if keys.rescan_after_ms < RESCAN_MS_MIN {
+        let what = format!("`rescan_after_ms` {} would keep the store busy", keys.rescan_after_ms);
+        let accepted = format!("{RESCAN_MS_MIN} or more");
+        faults.push(Fault::new(what).at(mark("rescan_after_ms")).accepted(accepted));
     }
     check_expected("expected_keys", affinity.expected_keys, mark("expected_keys"), faults);
     let blocks = affinity.domains.iter().map(|domain| domain.expected_blocks);

@@ -23,6 +23,8 @@ use super::task::{Next, Part, Task, Written};
 use super::upstream::Ticket;
 use super::view::{Now, View};
 use super::{Dispatcher, Frame, block};
+use crate::affinity::observed::ObservedWrites;
+use crate::affinity::recent::RecentWrites;
 use crate::proto::args::Args;
 use crate::proto::command::Class;
 use crate::proto::resp::reply::{elements, parse_int, text};
@@ -233,14 +235,43 @@ impl Dispatcher {
         admitted
     }
 
-    /// The own store is about to run a request: remembers what it may take away. Values that are
-    /// stored need no memory: what is offered replaces none, and a key has one value for ever.
+    /// The own store is about to run a request: remembers what it may change, for whoever needs
+    /// to know.
     pub(super) fn note_changes(&self, args: &Args<'_>, now: Now) {
-        let view = &self.view;
-        let Some(affinity) = view.affinity.as_ref().filter(|_| view.settings.backfill) else {
-            return;
+        let Some(affinity) = &self.view.affinity else { return };
+        if affinity.keys().observed_writes().are_wanted() {
+            self.note_for_follower(affinity.keys().observed_writes(), args);
+        }
+        if self.view.settings.backfill {
+            self.note_for_backfill(affinity.keys().recent_writes(), args, now);
+        }
+    }
+
+    /// What a store that does not tell of its keys has to be asked about. A script's undeclared
+    /// keys are found by the next rescan.
+    fn note_for_follower(&self, observed: &ObservedWrites, args: &Args<'_>) {
+        let modules = &self.view.settings.modules;
+        let note = |args: &Args<'_>| {
+            if let Ok(spec) = table::find(args, modules)
+                && spec.class_of(args) == Class::Write
+            {
+                let keys = spec.keys_of(args).filter_map(|i| args.get(i));
+                keys.for_each(|key| observed.note(key));
+            }
         };
-        let recent = affinity.keys().recent_writes();
+        match block::is_block(args) {
+            false => note(args),
+            true => {
+                let commands = block::commands(args, modules).into_iter().flatten();
+                commands.for_each(|queued| note(&queued.request.args()));
+            }
+        }
+    }
+
+    /// What may take a key away. Values that are stored need no memory: what is offered replaces
+    /// none, and a key has one value for ever.
+    fn note_for_backfill(&self, recent: &RecentWrites, args: &Args<'_>, now: Now) {
+        let view = &self.view;
         let note = |args: &Args<'_>| match table::find(args, &view.settings.modules) {
             Ok(spec) if spec.class_of(args) != Class::Write || stores_values(spec.name) => {}
             Ok(spec) => {

@@ -170,7 +170,7 @@ impl Node {
                 seal: build::seal(&shared.config),
                 store: shared.embedded.clone(),
                 store_bytes_max: shared.config.embedded.memory_bytes_max.as_usize() as u64,
-                redis: RedisStore::of(&shared.config),
+                redis: RedisStore::of(&shared.config, plane),
                 orders: shared.orders.clone(),
             };
             tasks.push(tokio::spawn(Arc::clone(plane).run(following)));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{MemoryStore, PresenceEvent};
 use crate::affinity::domain::StoreLoad;
+use crate::affinity::following::{Following, Way};
 use crate::affinity::member::{Change, MemberKeys};
 use crate::ckf::ringkey::{KeyProtocol, ring_key_hash};
 
@@ -27,9 +28,10 @@ impl Follower {
         self.store.shards()
     }
 
-    /// Times a shard's events were lost and it was listed instead.
-    pub fn relistings(&self) -> u64 {
-        self.relistings
+    /// What came of it; a shard whose events were lost was listed instead.
+    pub fn following(&self) -> Following {
+        let relistings = self.relistings;
+        Following { way: Some(Way::Embedded), relistings, ..Following::default() }
     }
 
     /// How full it is; `bytes_max` is the most it may hold, 0 for no limit.

@@ -141,6 +141,10 @@ pub fn of_affinity(report: &PlaneReport, affinity: &Affinity, now_ms: u64) -> Ve
         held.collect()
     };
     let domain = "domain";
+    let mended = vec![
+        ("missed".to_owned(), report.following.mended_missed),
+        ("gone".to_owned(), report.following.mended_gone),
+    ];
     let mut figures = vec![
         Figure::gauge("affinity_keys_held", "Keys this node tells of", report.held),
         Figure::gauge(
@@ -148,7 +152,17 @@ pub fn of_affinity(report: &PlaneReport, affinity: &Affinity, now_ms: u64) -> Ve
             "1 while this node knows what its store holds",
             u64::from(report.sure),
         ),
-        Figure::counter("affinity_relistings", "Times its store was listed", report.relistings),
+        Figure::counter(
+            "affinity_relistings",
+            "Times its store had to be listed",
+            report.following.relistings,
+        ),
+        Figure::counter(
+            "affinity_rescans",
+            "Times it was listed while all was well",
+            report.following.rescans,
+        ),
+        Figure::counters("affinity_mended", "Keys a rescan found missed or gone", "what", mended),
         Figure::counter("affinity_messages_sent", "Messages about filters sent", mesh.sent),
         Figure::counter("affinity_bytes_sent", "Bytes of them", mesh.sent_bytes),
         Figure::counter("affinity_messages_received", "The same, received", mesh.received),

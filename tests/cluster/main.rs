@@ -30,6 +30,8 @@ mod memcache;
 mod mixed;
 mod modules;
 mod newest;
+mod old_store;
+mod older;
 mod ports;
 mod probes;
 #[cfg(feature = "relay")]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
+use crate::old_store::{Lacks, relay};
 pub(crate) use crate::ports::free_port;
 
 /// How long anything may take, on a slow machine too; a bound, not a measurement.
@@ -153,6 +154,8 @@ impl Drop for Folder {
 pub enum Store {
     Embedded,
     Redis(PathBuf),
+    /// A redis-server that does not know something.
+    OldRedis(PathBuf, Lacks),
     Memcached(PathBuf),
     EmbeddedMemcache,
 }
@@ -315,6 +318,10 @@ impl Ring {
             Store::Redis(bin) => {
                 node.start_redis(bin);
                 format!("  servers:\n  - 127.0.0.1:{}:1\n", node.redis_port)
+            }
+            Store::OldRedis(bin, lacks) => {
+                node.start_redis(bin);
+                format!("  servers:\n  - 127.0.0.1:{}:1\n", relay(node.redis_port, *lacks))
             }
             Store::Memcached(bin) => {
                 node.redis = Some(memcached_process(bin, node.redis_port));

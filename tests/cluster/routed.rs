@@ -377,8 +377,12 @@ fn values_that_were_fetched_are_stored_here_too_and_deleted_ones_stay_deleted() 
 #[test]
 fn what_a_full_redis_store_evicts_is_known_to_be_gone() {
     let Some(bin) = redis_bin("what_a_full_redis_store_evicts") else { return };
+    evicted_keys_are_known_to_be_gone(Store::Redis(bin));
+}
+
+pub(crate) fn evicted_keys_are_known_to_be_gone(store: Store) {
     let (dcs, extra) = (vec![vec![1], vec![1]], EXTRA.to_owned());
-    let ring = Ring::start(Layout { dcs, store: Store::Redis(bin), extra });
+    let ring = Ring::start(Layout { dcs, store, extra });
     let there = keys("dc2");
     write(&ring.nodes[0], &keys("dc1"));
     write(&ring.nodes[1], &there);

@@ -379,6 +379,6 @@ impl World {
     /// How often a node's stores had to be listed because events were lost.
     pub(crate) fn relistings(&self, n: usize) -> u64 {
         let plane = self.planes.as_ref().and_then(|planes| planes.nodes[n].as_ref());
-        plane.map_or(0, |plane| plane.follower.relistings())
+        plane.map_or(0, |plane| plane.follower.following().relistings)
     }
 }

@@ -20,6 +20,7 @@ use self::inlets::Inlets;
 use self::journal::Journal;
 use self::tables::Tables;
 use super::lanes::Lanes;
+use super::observed::ObservedWrites;
 use super::recent::RecentWrites;
 use crate::ckf::adapter::AdapterError;
 use crate::ckf::consumer::{
@@ -181,6 +182,7 @@ struct Hears {
     /// Names of the members the state does not hear of.
     missing: Mutex<Vec<String>>,
     recent: RecentWrites,
+    observed: Arc<ObservedWrites>,
 }
 
 impl Domain {
@@ -224,6 +226,11 @@ impl Domain {
     /// Keys that the node's store was told to change a moment ago.
     pub fn recent_writes(&self) -> &RecentWrites {
         &self.hears.recent
+    }
+
+    /// Keys that the node's store was told to change, for who follows it.
+    pub fn observed_writes(&self) -> &Arc<ObservedWrites> {
+        &self.hears.observed
     }
 
     /// Its name.

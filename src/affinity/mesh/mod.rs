@@ -31,6 +31,7 @@ use self::message::{Feed, FeedKind, Filter};
 use self::pool::Pools;
 use super::Affinity;
 use super::domain::{Domain, Kind, StoreLoad, events_of};
+use super::following::Following;
 use super::member::{Change, MemberKeys};
 use super::places::Places;
 use crate::ckf::consumer::LANES;
@@ -96,10 +97,8 @@ pub struct PlaneReport {
     pub held: u64,
     /// Whether that is everything.
     pub sure: bool,
-    /// Why not, in words.
-    pub trouble: Option<String>,
-    /// Times the store's events were lost and it was listed anew.
-    pub relistings: u64,
+    /// How that is known, or why it is not.
+    pub following: Following,
 }
 
 /// The plane of one node.

@@ -59,6 +59,7 @@ fn mistakes_are_explained() {
         ("affinity: {mode: advise, memory_max_bytes: 1mb}", "filters of this size need about"),
         ("affinity: {mode: advise, stale_after_ms: 0}", "is less than three heartbeats"),
         ("affinity: {mode: advise, stale_after_ms: 2999}", "accepted: 3000 or more"),
+        ("affinity: {mode: advise, rescan_after_ms: 999}", "would keep the store busy"),
         ("affinity: {semantics: {}}", "an identity map needs 1 to 32 entries"),
         ("affinity: {semantics: words}", "expected names and values"),
         (&long, "the value of \"k\" is not 1 to 1024 bytes long"),

@@ -153,6 +153,24 @@ fn a_key_that_was_deleted_a_moment_ago_does_not_come_back() {
 }
 
 #[test]
+fn keys_the_store_is_told_to_change_are_noted_when_somebody_wants_to_know() {
+    let filters = Filters::new();
+    let mut node = node(&filters);
+    let observed = Arc::clone(node.node.view().affinity.as_ref().unwrap().keys().observed_writes());
+    let noted = |observed: &ObservedWrites| {
+        let keys = observed.take().keys;
+        keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>()
+    };
+    node.send("SET a v");
+    assert!(noted(&observed).is_empty());
+    observed.want(true);
+    for line in ["GET a", "SET a v", "DEL b c", "EVAL return 1 d", "PING", "RESTORE e 0 x"] {
+        node.send(line);
+    }
+    assert_eq!(noted(&observed), ["a", "b", "c", "d", "e"]);
+}
+
+#[test]
 fn deletes_of_clients_and_other_nodes_are_among_what_is_remembered() {
     let filters = Filters::new();
     let mut node = node(&filters);

@@ -2,6 +2,7 @@
 //! nodes that have the rest.
 
 mod foreign;
+mod holdings;
 mod notices;
 mod redis;
 mod specs;

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::holdings::Holdings;
 use super::notices::{Line, Watch};
-use super::redis::StoreNews;
 use super::{AffinityPlane, RedisStore, Told};
-use crate::affinity::member::Change;
 use crate::affinity::mesh::{Mesh, MeshSettings, MeshTime, PlaneReport};
 use crate::affinity::places::Places;
 use crate::net::control_link::ControlLinks;
@@ -51,9 +50,7 @@ struct Task {
     orders: mpsc::UnboundedSender<Order>,
     /// Makes the datastore be listed again.
     rescan: mpsc::Sender<()>,
-    relistings: u64,
-    /// Why it is not known what the datastore holds.
-    trouble: Option<String>,
+    holdings: Holdings,
     report_at_ms: u64,
     /// Publications as last told: identity and whether complete.
     told: Vec<Option<(u64, bool)>>,
@@ -90,8 +87,7 @@ impl AffinityPlane {
             store_bytes_max: following.store_bytes_max,
             orders: following.orders,
             rescan,
-            relistings: 0,
-            trouble: None,
+            holdings: Holdings::default(),
             report_at_ms: 0,
             told: Vec::new(),
             watch: Watch::default(),
@@ -161,7 +157,12 @@ impl Task {
 
     fn take(&mut self, told: Told) {
         match told {
-            Told::Store(news) => self.take_news(news),
+            Told::Store(news) => {
+                if self.holdings.take(news, &mut self.mesh, now(&self.plane)) {
+                    // One that is wanted already will do.
+                    let _ = self.rescan.try_send(());
+                }
+            }
             Told::Message(kind, bytes) => {
                 self.mesh.handle_message(kind, &bytes, now(&self.plane));
                 self.send();
@@ -171,53 +172,6 @@ impl Task {
                 let _ = done.send(self.mesh.rebuild(now(&self.plane)));
             }
         }
-    }
-
-    /// What the datastore told. The number of its keys is compared at the very point of its
-    /// events at which it was counted, so a difference means that events are missing.
-    fn take_news(&mut self, news: StoreNews) {
-        let mut changes = Vec::new();
-        let member = self.mesh.member();
-        match news {
-            StoreNews::Unsure(why) => {
-                self.mesh.set_sure(false);
-                self.trouble = Some(why);
-                return;
-            }
-            StoreNews::Holds(hashes) => {
-                self.relistings += 1;
-                member.reconcile(0, hashes, &mut changes);
-                self.mesh.set_sure(true);
-                self.trouble = None;
-            }
-            StoreNews::Changed(told) => {
-                for change in told {
-                    match change {
-                        Change::Stored(hash) => member.appeared(0, hash, &mut changes),
-                        Change::Removed(hash) => member.went(0, hash, &mut changes),
-                    }
-                }
-            }
-            StoreNews::Load(load) => {
-                self.mesh.set_load(load);
-                return;
-            }
-            StoreNews::Size(0) if !member.is_empty() => {
-                tracing::info!("the store was flushed");
-                member.cleared(0, &mut changes);
-            }
-            StoreNews::Size(size) => {
-                if size != member.len() as u64 && self.mesh.is_sure() {
-                    tracing::info!(size, "the store changed without events: it is listed again");
-                    self.mesh.set_sure(false);
-                    self.trouble = Some("the store changed without events".to_owned());
-                    // One that is under way will do.
-                    let _ = self.rescan.try_send(());
-                }
-                return;
-            }
-        }
-        self.mesh.changed(&changes, now(&self.plane));
     }
 
     /// Takes the store's events. Keys that expire unasked are swept by the control plane.
@@ -258,8 +212,10 @@ impl Task {
             dropped: self.links.dropped,
             held: self.mesh.held() as u64,
             sure: self.mesh.is_sure(),
-            trouble: self.trouble.clone(),
-            relistings: self.follower.as_ref().map_or(self.relistings, Follower::relistings),
+            following: match &self.follower {
+                None => self.holdings.following(),
+                Some(follower) => follower.following(),
+            },
         });
         let domains = self.plane.domains();
         for line in self.watch.look(&domains, now_ms) {

@@ -1,6 +1,10 @@
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
+use super::link::Item;
+use super::reply::Value;
 use super::*;
+
+const REFUSED: &str = "-ERR Invalid argument 'Engxe' for CONFIG SET 'notify-keyspace-events'\r\n";
 
 #[test]
 fn a_stores_load_is_read_from_what_it_says_of_itself() {
@@ -30,94 +34,360 @@ fn page(cursor: &str, keys: &[&str]) -> String {
     format!("*2\r\n{}*{}\r\n{keys}", bulk(cursor), keys.matches('$').count())
 }
 
-/// A store that answers one question after the other with what it is told to.
-async fn play(mut store: DuplexStream, answers: Vec<String>) -> Vec<String> {
-    let mut asked = Vec::new();
-    for answer in answers {
-        let mut bytes = [0; 512];
-        let read = store.read(&mut bytes).await.unwrap();
-        asked.push(String::from_utf8_lossy(&bytes[..read]).into_owned());
-        store.write_all(answer.as_bytes()).await.unwrap();
+/// A store that is played: it answers a question that contains a word, once, with what it is told
+/// to, and all others as an empty store does. Ends with the connection, with all it was asked.
+async fn play(mut store: DuplexStream, answers: Vec<(&'static str, String)>) -> String {
+    let (mut asked, mut read) = (String::new(), 0);
+    let mut answers = std::collections::VecDeque::from(answers);
+    let mut bytes = [0; 4096];
+    loop {
+        while let Some(end) = question(&asked[read..]) {
+            let words = asked[read..read + end].to_owned();
+            read += end;
+            let mut answer = match words.split("\r\n").nth(2) {
+                Some("DBSIZE") => ":0\r\n".to_owned(),
+                Some("SCAN") => page("0", &[]),
+                Some("INFO") => "-NOPERM no\r\n".to_owned(),
+                _ => String::new(),
+            };
+            if answers.front().is_some_and(|(word, _)| words.contains(word)) {
+                answer = answers.pop_front().unwrap().1;
+            }
+            if store.write_all(answer.as_bytes()).await.is_err() {
+                return asked;
+            }
+        }
+        match store.read(&mut bytes).await {
+            Ok(0) | Err(_) => return asked,
+            Ok(count) => asked.push_str(std::str::from_utf8(&bytes[..count]).unwrap()),
+        }
     }
-    asked
 }
 
-fn follower(link: DuplexStream) -> (Follower, mpsc::Receiver<Told>) {
-    let (told, news) = mpsc::channel(16);
-    let (buf, listed, changes) = (BytesMut::new(), None, Vec::new());
-    (Follower { link: Box::new(link), buf, told, listed, changes }, news)
+/// The length of the question at the beginning, once it is whole.
+fn question(text: &str) -> Option<usize> {
+    reply::parse(text.as_bytes()).unwrap().map(|(_, len)| len)
 }
 
-fn next(news: &mut mpsc::Receiver<Told>) -> StoreNews {
-    match news.try_recv() {
-        Ok(Told::Store(news)) => news,
-        _ => panic!("nothing was told of the store"),
+fn follower(way: Way) -> (Follower, DuplexStream, mpsc::Receiver<Told>) {
+    let (link, store) = tokio::io::duplex(4096);
+    let (told, news) = mpsc::channel(64);
+    let link = Link::new(Box::new(link));
+    (followed(link, way, Arc::default(), told), store, news)
+}
+
+fn followed(
+    link: Link,
+    way: Way,
+    observed: Arc<ObservedWrites>,
+    told: mpsc::Sender<Told>,
+) -> Follower {
+    Follower::new(link, way, Duration::from_millis(1), observed, told)
+}
+
+/// What is told until `enough` is.
+async fn told_until(
+    news: &mut mpsc::Receiver<Told>,
+    enough: impl Fn(&StoreNews) -> bool,
+) -> Vec<StoreNews> {
+    let mut all = Vec::new();
+    loop {
+        let Some(Told::Store(news)) = news.recv().await else { panic!("news of the store") };
+        match news {
+            StoreNews::Size(_) | StoreNews::Load(_) => {}
+            news => all.push(news),
+        }
+        if enough(all.last().unwrap_or(&StoreNews::Size(0))) {
+            return all;
+        }
     }
+}
+
+/// The changes that are told, up to this one.
+async fn changes_until(news: &mut mpsc::Receiver<Told>, last: Change) -> Vec<Change> {
+    let is_last = |news: &StoreNews| matches!(news, StoreNews::Changed(changes) if changes.last() == Some(&last));
+    let told = told_until(news, is_last).await.into_iter();
+    let changes = told.map(|news| match news {
+        StoreNews::Changed(changes) => changes,
+        _ => Vec::new(),
+    });
+    changes.flatten().collect()
+}
+
+/// Follows a played store until it is listed `times` times; gives what was told.
+async fn listed(way: Way, answers: Vec<(&'static str, String)>, times: usize) -> Vec<StoreNews> {
+    let (mut follower, store, mut news) = follower(way);
+    tokio::spawn(play(store, answers));
+    let (_rescan, mut rescans) = mpsc::channel(1);
+    let running = tokio::spawn(async move { follower.run(&mut rescans).await });
+    let mut all = Vec::new();
+    for _ in 0..times {
+        all.extend(told_until(&mut news, |news| *news == StoreNews::Listed).await);
+    }
+    running.abort();
+    all
+}
+
+fn unsure() -> StoreNews {
+    StoreNews::Unsure("the store is being listed".to_owned())
+}
+
+fn stored(keys: &[&str]) -> StoreNews {
+    StoreNews::Changed(keys.iter().map(|key| Change::Stored(hash(key))).collect())
+}
+
+fn removed(keys: &[&str]) -> StoreNews {
+    StoreNews::Changed(keys.iter().map(|key| Change::Removed(hash(key))).collect())
+}
+
+fn of_page(keys: &[&str]) -> StoreNews {
+    StoreNews::Page(keys.iter().map(hash).collect())
 }
 
 #[tokio::test]
-async fn what_comes_and_goes_while_the_store_is_listed_is_heard() {
-    let (link, store) = tokio::io::duplex(4096);
-    let (mut follower, mut news) = follower(link);
+async fn what_comes_and_goes_while_the_store_is_listed_is_told_in_its_place() {
     // Keys go that were in a page already, and one comes that is in none.
-    let first = page("5", &["stays", "deleted", "evicted"]) + &event("del", "deleted");
-    let second = event("new", "came")
-        + &event("evicted", "evicted")
-        + &page("0", &["last", "came too late"])
-        + &event("expired", "came too late");
-    let played = tokio::spawn(play(store, vec![first, second]));
-    follower.list().await.unwrap();
-    let asked = played.await.unwrap();
-    assert!(asked[0].contains("SCAN\r\n$1\r\n0\r\n") && asked[1].contains("$1\r\n5\r\n"));
-    assert!(matches!(next(&mut news), StoreNews::Unsure(why) if why.contains("being listed")));
-    let StoreNews::Holds(mut held) = next(&mut news) else { panic!("a listing") };
-    held.sort_unstable();
-    let mut expected = ["stays", "came", "last", "came too late"].map(hash);
-    expected.sort_unstable();
-    assert_eq!(held, expected);
-    // An event that came with the last page is newer than the listing.
-    let value = follower.parsed().unwrap().expect("it is in the buffer");
-    follower.take_event(&value);
-    assert_eq!(follower.changes, [Change::Removed(hash("came too late"))]);
+    let first = page("5", &["stays", "deleted"]) + &event("del", "deleted");
+    let second = event("new", "came") + &page("0", &["last"]) + &event("expired", "last");
+    let answers = vec![("\r\n0\r\n", first), ("\r\n5\r\n", second)];
+    let told = listed(Way::Events, answers, 1).await;
+    let expected = [
+        StoreNews::Followed(Way::Events),
+        unsure(),
+        StoreNews::Listing,
+        of_page(&["stays", "deleted"]),
+        removed(&["deleted"]),
+        stored(&["came"]),
+        of_page(&["last"]),
+        StoreNews::Listed,
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn an_older_store_is_listed_again_and_again_and_stays_known() {
+    let answers = vec![
+        ("SCAN", page("0", &["a"])),
+        ("SCAN", page("7", &["a"]) + &event("set", "b") + &event("lpop", "a")),
+        ("\r\n7\r\n", event("del", "a") + &page("0", &[])),
+        ("SCAN", page("0", &["b"])),
+    ];
+    let told = listed(Way::OlderEvents, answers, 3).await;
+    let expected = [
+        StoreNews::Followed(Way::OlderEvents),
+        unsure(),
+        StoreNews::Listing,
+        of_page(&["a"]),
+        StoreNews::Listed,
+        StoreNews::Listing,
+        of_page(&["a"]),
+        stored(&["b", "a"]),
+        removed(&["a"]),
+        of_page(&[]),
+        StoreNews::Listed,
+        StoreNews::Listing,
+        of_page(&["b"]),
+        StoreNews::Listed,
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn a_store_that_tells_of_every_key_is_listed_once() {
+    let (mut follower, store, mut news) = follower(Way::Events);
+    let playing = tokio::spawn(play(store, vec![("SCAN", page("0", &[]))]));
+    let (rescan, mut rescans) = mpsc::channel(1);
+    let running = tokio::spawn(async move { follower.run(&mut rescans).await });
+    told_until(&mut news, |news| *news == StoreNews::Listed).await;
+    // Two comparisons later: the pause of this follower is long over.
+    for _ in 0..2 {
+        while !matches!(news.recv().await, Some(Told::Store(StoreNews::Size(0)))) {}
+    }
+    drop(rescan);
+    assert!(running.await.unwrap().is_ok(), "nobody listens any more");
+    assert_eq!(playing.await.unwrap().matches("SCAN").count(), 1);
+}
+
+#[tokio::test]
+async fn what_an_unknown_event_means_is_asked() {
+    let events = ["json.set", "json.del", "set"].map(|what| event(what, what)).concat();
+    let answers = vec![
+        ("SCAN", page("0", &[]) + &events),
+        ("json.set", ":1\r\n".to_owned()),
+        ("json.del", event("new", "json.del") + ":0\r\n" + &event("evicted", "json.set")),
+    ];
+    let (mut follower, store, mut news) = follower(Way::OlderEvents);
+    tokio::spawn(play(store, answers));
+    let (_rescan, mut rescans) = mpsc::channel(1);
+    let running = tokio::spawn(async move { follower.run(&mut rescans).await });
+    let gone = Change::Removed(hash("json.set"));
+    let changes = changes_until(&mut news, gone).await;
+    let expected = [
+        Change::Stored(hash("set")),
+        Change::Stored(hash("json.set")),
+        Change::Stored(hash("json.del")),
+        Change::Removed(hash("json.del")),
+        gone,
+    ];
+    assert_eq!(changes, expected);
+    running.abort();
 }
 
 #[tokio::test]
 #[allow(clippy::disallowed_methods)]
 async fn the_store_is_listed_slowly() {
-    let (link, store) = tokio::io::duplex(4096);
-    let (mut follower, _news) = follower(link);
-    let pages = (1..=20).map(|n| page(if n == 20 { "0" } else { "1" }, &[])).collect();
-    tokio::spawn(play(store, pages));
+    let answers = (1..=20).map(|n| ("SCAN", page(if n == 20 { "0" } else { "1" }, &[]))).collect();
     let start = tokio::time::Instant::now();
-    follower.list().await.unwrap();
-    assert!(start.elapsed() >= PAGE_PAUSE * 19, "a pause between pages");
+    listed(Way::Events, answers, 1).await;
+    assert!(start.elapsed() >= follower::PAGE_PAUSE * 19, "a pause between pages");
+}
+
+fn set(flags: &str) -> (&'static str, String) {
+    let name = bulk("notify-keyspace-events");
+    ("GET", format!("*2\r\n{name}{}", bulk(flags)))
+}
+
+async fn agreed(answers: Vec<(&'static str, String)>) -> (Result<Way, String>, String) {
+    let (link, store) = tokio::io::duplex(4096);
+    let playing = tokio::spawn(play(store, answers));
+    let mut link = Link::new(Box::new(link));
+    let way = follower::agree(&mut link).await.map_err(|trouble| trouble.to_string());
+    drop(link);
+    (way, playing.await.unwrap())
 }
 
 #[tokio::test]
 async fn a_store_that_may_not_be_told_to_tell_is_named() {
+    let may_not = |word| (word, "-NOPERM no\r\n".to_owned());
     let cases = [
-        (vec!["-ERR unknown command 'CONFIG'\r\n"], "allow this command (ACL: +config|get)"),
+        (vec![may_not("GET")], "allow this command (ACL: +config|get)"),
         (
-            vec!["*2\r\n$22\r\nnotify-keyspace-events\r\n$1\r\nK\r\n", "-NOPERM no\r\n"],
-            "set them in its configuration, or allow this command (ACL: +config|set)",
+            vec![set("K"), may_not("SET"), may_not("SET"), may_not("SET"), may_not("SET")],
+            "set them in the store's configuration, or allow this command (ACL: +config|set)",
         ),
     ];
     for (answers, said) in cases {
-        let (link, store) = tokio::io::duplex(4096);
-        let (mut follower, _news) = follower(link);
-        tokio::spawn(play(store, answers.iter().map(|answer| answer.to_string()).collect()));
-        let trouble = follower.turn_on_events().await.unwrap_err().to_string();
+        let trouble = agreed(answers).await.0.unwrap_err();
         assert!(trouble.contains("flags Engxe there") && trouble.ends_with(said), "{trouble}");
+        assert!(trouble.contains("NOPERM no"), "{trouble}");
     }
 }
 
 #[tokio::test]
-async fn flags_of_the_operator_stay() {
+async fn the_best_events_a_store_knows_are_had_and_flags_of_the_operator_stay() {
+    let done = || ("SET", "+OK\r\n".to_owned());
+    let refused = || ("SET", REFUSED.to_owned());
+    let cases = [
+        ("KEA", vec![done()], Way::Events, "KEAn"),
+        ("Engxe", vec![], Way::Events, "-"),
+        ("AnE", vec![], Way::Events, "-"),
+        ("", vec![refused(), done()], Way::OlderEvents, "EA"),
+        ("Kx", vec![refused(), done()], Way::OlderEvents, "KxEA"),
+        ("", vec![refused(), refused(), done()], Way::Observed, "Ex"),
+        // It knows no flags, and may be told so.
+        ("", vec![refused(), refused(), refused(), done()], Way::Observed, "$0"),
+        // Keys that expire are told of, and nobody may change that.
+        ("Ex", vec![refused(), refused()], Way::Observed, "ExA"),
+        // What the operator set is enough, whatever the node may do.
+        ("KEA", vec![("SET", "-NOPERM no\r\n".to_owned())], Way::OlderEvents, "KEAn"),
+    ];
+    for (flags, answers, way, wanted) in cases {
+        let (agreed, asked) = agreed([set(flags)].into_iter().chain(answers).collect()).await;
+        assert_eq!(agreed, Ok(way), "{flags}");
+        let last = asked.trim_end().rsplit("\r\n").next().unwrap();
+        assert!(last == wanted || wanted == "-" && asked.matches("SET").count() == 0, "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_node_writes_is_asked_about_where_the_store_tells_of_nothing() {
     let (link, store) = tokio::io::duplex(4096);
-    let (mut follower, _news) = follower(link);
-    let set = "*2\r\n$22\r\nnotify-keyspace-events\r\n$3\r\nKEA\r\n".to_owned();
-    let played = tokio::spawn(play(store, vec![set, "+OK\r\n".to_owned()]));
-    follower.turn_on_events().await.unwrap();
-    let asked = played.await.unwrap();
-    assert!(asked[1].ends_with("$4\r\nKEAn\r\n"), "A stands for all but n: {}", asked[1]);
+    let (told, mut news) = mpsc::channel(64);
+    let observed = Arc::new(ObservedWrites::default());
+    let link = Link::new(Box::new(link));
+    let mut follower = followed(link, Way::Observed, Arc::clone(&observed), told);
+    let one = |word| (word, ":1\r\n".to_owned());
+    let answers = vec![("SCAN", page("0", &[])), one("written"), ("deleted", ":0\r\n".to_owned())];
+    let playing = tokio::spawn(play(store, answers));
+    let (_rescan, mut rescans) = mpsc::channel(1);
+    observed.note(b"written");
+    observed.note(b"deleted");
+    let running = tokio::spawn(async move { follower.run(&mut rescans).await });
+    let gone = Change::Removed(hash("deleted"));
+    let changes = changes_until(&mut news, gone).await;
+    assert_eq!(changes, [Change::Stored(hash("written")), gone]);
+    running.abort();
+    let asked = playing.await.unwrap();
+    assert!(asked.find("SCAN") < asked.find("EXISTS"), "{asked}");
+}
+
+/// A store that speaks RESP2, on two connections: what the first is asked in a transaction, with
+/// its mark, has `answers`; `events` come on the second before each mark.
+async fn play_resp2(
+    mut asked: DuplexStream,
+    mut told: DuplexStream,
+    mut rounds: Vec<(String, String)>,
+) -> (DuplexStream, DuplexStream) {
+    let mut bytes = [0; 4096];
+    let mark = ["*3\r\n", &bulk("message"), &bulk("mark"), &bulk("")].concat();
+    rounds.reverse();
+    while let Some((events, answer)) = rounds.pop() {
+        let count = asked.read(&mut bytes).await.unwrap();
+        let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+        assert!(text.contains("MULTI") && text.contains("PUBLISH\r\n$4\r\nmark"), "{text}");
+        assert_eq!(text.matches("EXEC").count(), 1, "{text}");
+        let said = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n{answer}");
+        // Now the answer is there first, now the mark.
+        let events = format!("{events}{mark}").replace(">4", "*4");
+        if rounds.len().is_multiple_of(2) {
+            asked.write_all(said.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+            told.write_all(events.as_bytes()).await.unwrap();
+        } else {
+            told.write_all(events.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+            asked.write_all(said.as_bytes()).await.unwrap();
+        }
+    }
+    (asked, told)
+}
+
+#[tokio::test]
+async fn answers_of_a_store_without_resp3_belong_where_their_marks_are() {
+    let (near, asked) = tokio::io::duplex(4096);
+    let (second, mut told) = tokio::io::duplex(4096);
+    let mut link = Link::new(Box::new(near));
+    link.listen_on(Box::new(second), "mark".to_owned());
+    let playing = tokio::spawn(async move {
+        let mut asked = asked;
+        let mut bytes = [0; 512];
+        let count = asked.read(&mut bytes).await.unwrap();
+        assert!(bytes[..count].starts_with(b"*3\r\n$7\r\nPUBLISH\r\n"));
+        asked.write_all(b":0\r\n").await.unwrap();
+        for _ in 0..2 {
+            let _ = told.read(&mut bytes).await.unwrap();
+            told.write_all(b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n").await.unwrap();
+        }
+        let rounds = vec![
+            (event("set", "a") + &event("set", "b"), ":2\r\n".to_owned()),
+            (event("del", "a"), ":1\r\n".to_owned()),
+            (String::new(), "-ERR no\r\n".to_owned()),
+        ];
+        play_resp2(asked, told, rounds).await
+    });
+    link.subscribe().await.unwrap();
+    let event = |what: &str, key: &str| Item::Event { what: what.into(), key: key.into() };
+    let expected = [
+        vec![event("set", "a"), event("set", "b"), Item::Answer(Value::Int(2))],
+        vec![event("del", "a"), Item::Answer(Value::Int(1))],
+        vec![Item::Answer(Value::Error("ERR no".into()))],
+    ];
+    for round in expected {
+        link.put(&[b"DBSIZE"]).await.unwrap();
+        for item in round {
+            assert_eq!(link.next().await.unwrap(), item);
+        }
+    }
+    drop(playing.await.unwrap());
+    assert!(matches!(link.next().await, Err(Trouble::Closed)));
 }
