@@ -51,7 +51,7 @@ fn check(ring: &Ring, nodes: &[usize], expected: impl Fn(usize) -> Reply) {
 
 fn wait_for_loss(ring: &Ring, lost: usize) {
     let others = || ring.nodes.iter().enumerate().filter(|(n, _)| *n != lost);
-    wait_until("a killed node is known to be gone", || {
+    wait_until("a lost node is known to be gone", || {
         others().all(|(_, node)| node.info("peers_usable").as_deref() == Some("2"))
     });
 }
@@ -78,4 +78,43 @@ fn quorum_reads_see_what_was_acknowledged_whoever_is_away() {
     check(&ring, &[0, 2], |n| left(n, "second", 3, "first"));
     write(&ring, &[0, 2], "third", 3);
     check(&ring, &[0, 2], |n| left(n, "third", 3, "first"));
+}
+
+#[test]
+fn a_node_that_begins_anew_believes_none_that_missed_writes() {
+    let (store, extra) = (Store::Embedded, "  timeout: 5000\n".into());
+    let mut ring = Ring::start(Layout { dcs: vec![vec![1, 1, 1]], store, extra });
+    for n in 0..KEYS {
+        assert_eq!(quorum_client(&ring, 0).call(&["SET", &key(n), "first"]).text(), "OK");
+    }
+    // The second rack stands still while keys are changed, removed and added.
+    ring.nodes[1].signal("-STOP");
+    wait_for_loss(&ring, 1);
+    write(&ring, &[0, 2], "second", 3);
+    let mut client = quorum_client(&ring, 0);
+    assert_eq!(client.call(&["SET", "new", "second"]).text(), "OK");
+    ring.nodes[1].signal("-CONT");
+    ring.wait_settled();
+    // Of the two that agreed one begins anew: it takes from each key's latest owner what it had.
+    ring.nodes[0].kill();
+    ring.nodes[0].start();
+    let filled = || ring.nodes[0].info("state").as_deref() == Some("NORMAL");
+    wait_until("it has what the others have", filled);
+    ring.wait_settled();
+    let last = |n: usize| match n % 3 {
+        0 => left(n, "second", 3, "first"),
+        _ => bulk("first"),
+    };
+    check(&ring, &[0, 1, 2], last);
+    // So it does alone: what was removed is known to be.
+    for node in [0, 2] {
+        let mut client = ring.nodes[node].connect();
+        assert_eq!(client.call(&["TORC.LOCAL", "GET", "new"]), bulk("second"));
+        for n in 0..KEYS {
+            assert_eq!(client.call(&["TORC.LOCAL", "GET", &key(n)]), last(n), "n{node}: {n}");
+        }
+    }
+    ring.nodes[2].kill();
+    wait_for_loss(&ring, 2);
+    check(&ring, &[0, 1], last);
 }
