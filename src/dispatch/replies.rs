@@ -414,7 +414,7 @@ impl Dispatcher {
         } else if envelope.exec {
             let shapes = client.exec_shapes.pop_front();
             return multi::lift(shapes, bytes, client.out.tail_mut());
-        } else if client.resp3 {
+        } else if envelope.resp3 {
             return lift::lift(envelope.shape, bytes, client.out.tail_mut());
         }
         match said {

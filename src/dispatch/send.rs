@@ -445,7 +445,9 @@ impl Dispatcher {
 
     /// Gives a client a reply that was made here: at once when it is its turn, else parked.
     pub(super) fn reply_in_turn(&mut self, key: u32, envelope: Envelope, said: Said<'_>, now: Now) {
-        if self.clients[key as usize].queue.is_empty() {
+        let client = &self.clients[key as usize];
+        if client.queue.is_empty() {
+            let envelope = Envelope { resp3: client.resp3, ..envelope };
             self.count_failure(&said);
             return self.emit(key, envelope, &said);
         }

@@ -51,6 +51,8 @@ pub(super) struct Envelope {
     pub(super) tells: bool,
     /// What it tells.
     pub(super) told: Told,
+    /// Its reader spoke RESP3 when it asked; it may have changed that since.
+    pub(super) resp3: bool,
     /// How a RESP3 reader sees the reply.
     pub(super) shape: Shape,
     /// It is the reply of EXEC, lifted by the shapes its client keeps.
@@ -95,9 +97,12 @@ impl Dispatcher {
         &mut self,
         owner: Owner,
         stage: Stage,
-        envelope: Envelope,
+        mut envelope: Envelope,
         now: Now,
     ) -> (u32, u32) {
+        if let Owner::Client(client) = owner {
+            envelope.resp3 = self.clients[client as usize].resp3;
+        }
         let generation = self.next_generation;
         self.next_generation = self.next_generation.wrapping_add(1);
         let slot = self.slots.insert(Slot {

@@ -72,6 +72,47 @@ fn passwords_and_protocols_are_answered_as_redis_answers_them() {
     }
 }
 
+/// One pipeline: its protocol changes while the first replies are on their way.
+const CHANGING: [&str; 14] = [
+    "HSET hash f v",
+    "HGETALL hash",
+    "?HELLO 3",
+    "HGETALL hash",
+    "GET none",
+    "MULTI",
+    "HGETALL hash",
+    "EXEC",
+    "?HELLO 2",
+    "HGETALL hash",
+    "GET none",
+    "?HELLO 3",
+    "RESET",
+    "SMEMBERS none",
+];
+
+#[test]
+fn each_reply_is_of_the_protocol_its_request_was_sent_in() {
+    let Some(bin) = redis_bin("each_reply_is_of_the_protocol_its_request_was_sent_in") else {
+        return;
+    };
+    let port = free_port();
+    let _alone = redis_process(&bin, port);
+    let commands = CHANGING.map(|line| words(line.trim_start_matches('?')));
+    let answers = |port: u16| -> Vec<String> {
+        let replies = Tree::ask_at_once(&mut Client::connect(port), &commands);
+        let told = CHANGING.iter().zip(&replies).map(|(line, reply)| match line.contains('?') {
+            true => format!("{line}: {:?}", reply.types()),
+            false => format!("{line}: {reply:?}"),
+        });
+        told.collect()
+    };
+    let expected = answers(port);
+    for store in [Store::Redis(bin), Store::Embedded] {
+        let ring = Ring::start(Layout { dcs: vec![vec![1]], store, extra: String::new() });
+        assert_eq!(answers(ring.nodes[0].client), expected);
+    }
+}
+
 /// Waits until a node with a password serves its clients.
 fn wait_usable(node: &Node) {
     wait_until("it serves", || {

@@ -20,6 +20,14 @@ impl Tree {
         read(&mut BufReader::new(client.stream()))
     }
 
+    /// The same for several commands, all sent before the first is answered.
+    pub fn ask_at_once(client: &mut Client, commands: &[Vec<Vec<u8>>]) -> Vec<Tree> {
+        let frames: Vec<u8> = commands.iter().flat_map(|words| encode(words)).collect();
+        client.send(&frames).expect("sent");
+        let mut reader = BufReader::new(client.stream());
+        commands.iter().map(|_| read(&mut reader)).collect()
+    }
+
     /// The types of all parts, and how many there are.
     pub fn types(&self) -> Vec<(char, usize)> {
         match self {
