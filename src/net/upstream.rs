@@ -18,9 +18,11 @@ use super::listener::set_options;
 use super::panics::caught;
 use super::stream::{ReadHalf, WriteHalf, tcp_halves, unix_halves};
 use super::worker::StoreAddress;
+use crate::config::HostPort;
 use crate::dispatch::failure::Cause;
 use crate::dispatch::{Conn, Target, UpId, UpstreamError};
 use crate::proto::resp::encode;
+use crate::ring::PeerRef;
 
 /// The pauses between two attempts to reach a peer: so short that a node that comes back is used
 /// within two seconds.
@@ -78,7 +80,7 @@ impl Core {
         loop {
             match self.connect(address.as_ref()).await {
                 Ok((read, write)) => {
-                    tracing::info!(?target, "connected");
+                    tracing::info!("connected to {}", self.name_of(target));
                     told = false;
                     self.note_open(up);
                     let opened_ms = self.setup.clock.now().mono_ms();
@@ -87,13 +89,16 @@ impl Core {
                         pauses.reset();
                     }
                     self.note_lost(up, cause);
-                    tracing::info!(?target, cause = cause.text(), "connection lost");
+                    tracing::info!("connection to {} lost: {}", self.name_of(target), cause.text());
                     self.lose_upstream(up, cause);
                 }
                 Err(error) => {
                     self.note_failed(target, &error);
                     if !told {
-                        tracing::warn!(?target, %error, "cannot connect; trying on");
+                        tracing::warn!(
+                            "cannot connect to {}: {error}; trying on",
+                            self.name_of(target)
+                        );
                     }
                     told = true;
                 }
@@ -115,11 +120,34 @@ impl Core {
         let cause = match self.connect(address.as_ref()).await {
             Ok((read, write)) => self.run_upstream(up, target, read, write).await,
             Err(error) => {
-                tracing::debug!(?target, %error, "cannot connect");
+                tracing::debug!("cannot connect to {}: {error}", self.name_of(target));
                 Cause::NotConnected
             }
         };
         self.lose_upstream(up, cause);
+    }
+
+    /// What a connection leads to, as operators know it.
+    fn name_of(&self, target: Target) -> String {
+        let view = self.setup.view.load();
+        let peer = match (target, &self.setup.store) {
+            (Target::Store, Some(StoreAddress::Tcp(host, port))) => {
+                return format!("datastore {}", HostPort::new(host, *port));
+            }
+            (Target::Store, Some(StoreAddress::Unix(path))) => {
+                return format!("datastore {}", path.display());
+            }
+            (Target::Store, None) => return "datastore".into(),
+            (Target::Peer(id), _) => view.topology.idx_of(id).map(|at| view.topology.peer(at)),
+        };
+        let Some(PeerRef { name, host, port, dc, rack, .. }) = peer else {
+            return "a peer that left the ring".into();
+        };
+        let at = HostPort::new(host, port).to_string();
+        match name == at {
+            true => format!("peer {at} ({dc}/{rack})"),
+            false => format!("peer {name} ({dc}/{rack}) at {at}"),
+        }
     }
 
     async fn connect(&self, address: Option<&(String, u16)>) -> io::Result<(ReadHalf, WriteHalf)> {
@@ -221,7 +249,7 @@ impl Core {
                     self.after_input();
                 }
                 Poll::Ready(Ok(Err(error))) => {
-                    tracing::warn!(?target, %error, "connection dropped");
+                    tracing::warn!("connection to {} dropped: {error}", self.name_of(target));
                     return Poll::Ready(Cause::BadReply);
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(Cause::Closed),

@@ -1,6 +1,7 @@
 //! The control plane's loop: what workers, other nodes and operators say goes into the
 //! membership machine, and every change of it becomes a new snapshot.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub(super) struct Control {
     started: Millis,
     /// Whether others were told that the datastore holds keys.
     told_data: bool,
+    /// The ring as the log told it last.
+    told_ring: Cell<Option<RingFigures>>,
     /// Told once everything that was to be said is on the wire.
     pub(super) farewell: Option<Done>,
 }
@@ -81,6 +84,7 @@ impl Control {
             refuses_reads,
             started,
             told_data: false,
+            told_ring: Cell::new(None),
             farewell: None,
         }
     }
@@ -314,7 +318,7 @@ impl Control {
         self.shared.status.set_holder(holder);
         match Topology::build(peers) {
             Ok(topology) => {
-                log_ring(&topology);
+                self.log_ring(&topology);
                 let affinity = &self.shared.affinity;
                 let affinity = affinity.as_ref().map(|plane| plane.follow_ring(&topology));
                 self.shared.publish(build::view(&self.config, &knobs, topology, affinity));
@@ -322,13 +326,25 @@ impl Control {
             Err(error) => tracing::error!(%error, "the ring cannot be rebuilt; the old one stays"),
         }
     }
+
+    /// Tells the log what the ring amounts to, where that is not what it told last.
+    fn log_ring(&self, topology: &Topology) {
+        let ring = RingFigures {
+            peers: topology.peers().len(),
+            routable: topology.peers().filter(|p| p.routable()).count(),
+            digest: topology.digest(),
+        };
+        if self.told_ring.replace(Some(ring)) != Some(ring) {
+            let RingFigures { peers, routable, digest } = ring;
+            tracing::info!("ring: {peers} peers, {routable} routable, digest {digest:016x}");
+        }
+    }
 }
 
-fn log_ring(topology: &Topology) {
-    let routable = topology.peers().filter(|p| p.routable()).count();
-    tracing::info!(
-        "ring: {} peers, {routable} routable, digest {:016x}",
-        topology.peers().len(),
-        topology.digest()
-    );
+/// What the log tells of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RingFigures {
+    peers: usize,
+    routable: usize,
+    digest: u64,
 }
