@@ -22,6 +22,10 @@ const DATA_SINCE: &str = "data";
 /// A node that is known by name only, and stays silent for so long, is not waited for.
 const SILENCE_MS: u64 = 5_000;
 
+/// A node that answers, and of which nothing was heard yet, is waited for so long: it has news of
+/// its data on the way, unless it is of another cluster or gossips with nobody.
+const UNHEARD_MS: u64 = 30_000;
+
 /// So long a node looks around before it believes that nobody has data, or that there is nobody
 /// else, in rounds. Whoever knew it before it was restarted asks it within one.
 const LOOK_ROUNDS: u64 = 2;
@@ -86,8 +90,10 @@ impl Membership {
     }
 
     fn has_looked_around(&self, now: Millis) -> bool {
-        let silence = now.since(self.started) >= SILENCE_MS;
-        silence || (self.looked(now) && self.all_met())
+        let waited_ms = now.since(self.started);
+        let answers = self.table.members().any(|m| !m.local && is_unmet(m) && m.reach == Reach::Up);
+        let patience_ms = if answers { UNHEARD_MS } else { SILENCE_MS };
+        waited_ms >= patience_ms || (self.looked(now) && self.all_met())
     }
 
     fn looked(&self, now: Millis) -> bool {

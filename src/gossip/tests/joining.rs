@@ -276,6 +276,29 @@ fn a_node_that_was_cut_off_finds_out_what_it_lacks() {
 }
 
 #[test]
+fn who_answers_is_heard_before_nobody_is_thought_to_have_data() {
+    // Node 3 is of node 0's rack's ring, and all of the others have data.
+    let mut world = World::of(3, 8);
+    world.run_until(3000, World::all_up);
+    (0..3).for_each(|n| world.poke(n, |m, _| m.set_data_since(1)));
+    world.run(1000);
+    world.start(empty(3), defaults(), vec![seed(0), seed(1), seed(2)]);
+    (0..3).for_each(|other| world.cut_both(3, other));
+    // They answer requests; what they say about themselves is late.
+    for _ in 0..40 {
+        world.poke(3, |m, now| {
+            let ids: Vec<_> = m.members().map(|member| member.id()).collect();
+            ids.into_iter().for_each(|id| m.observe(id, now, now));
+        });
+        world.run(250);
+    }
+    assert_eq!(claim(&mut world, 3), Claim::Joining, "they may have something");
+    world.cut.clear();
+    world.run(5000);
+    assert_eq!(claim(&mut world, 3), Claim::Joining, "they have");
+}
+
+#[test]
 fn tokens_and_ports_and_attributes_are_learnt_whole() {
     let mut world = World::of(3, 1);
     let mut rich = local(3);
