@@ -48,6 +48,7 @@ const HELP: &str = "\
 /relay                         streams, pools and upstreams of the relay, as JSON
 /metrics                       for Prometheus
 /affinity                      the filters: lanes, ages, loads and figures, as JSON
+/documents                     servers, shards, lag and degraded writes of the gateway, as JSON
 /log-level                     GET or PUT a log filter, from this machine only
 POST /affinity/rebuild         new filters from all members; from this machine only
 POST /ring/leave               give up this node's arc for good; from this machine only

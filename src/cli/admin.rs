@@ -48,6 +48,9 @@ impl NodeArgs {
         if let Some(address) = &self.admin {
             return Ok(address.clone());
         }
+        if !self.config.is_given() {
+            return Err(Failure::Usage("which node? -c FILE, or --admin HOST:PORT".into()));
+        }
         let HostPort { host, port } = self.config.load()?.stats_listen;
         // A wildcard is an address to listen on, not one to call.
         Ok(match host.as_str() {

@@ -64,6 +64,12 @@ fn summary(config: &Config) -> String {
     if config.affinity.mode != AffinityMode::Off {
         lines.push(("affinity", affinity(config, datacenters.len())));
     }
+    if config.relay.is_on() {
+        lines.push(("relay", relay(config)));
+    }
+    if !config.documents.backends.0.is_empty() {
+        lines.push(("documents", documents(config)));
+    }
     lines.iter().map(|(name, value)| format!("  {name:<8} {value}\n")).collect()
 }
 
@@ -76,5 +82,28 @@ fn affinity(config: &Config, datacenters: usize) -> String {
     format!(
         "{}, for {} keys in each of {datacenters} datacenters: at most {needed_mb} MiB",
         affinity.mode, affinity.expected_keys
+    )
+}
+
+/// Whom the relay serves and follows.
+fn relay(config: &Config) -> String {
+    let upstreams: Vec<String> =
+        config.relay.upstreams.iter().flatten().map(ToString::to_string).collect();
+    match (&config.relay.listen, upstreams.is_empty()) {
+        (Some(listen), true) => format!("on {listen}, follows nobody"),
+        (Some(listen), false) => format!("on {listen}, follows {}", upstreams.join(", ")),
+        (None, _) => format!("serves nobody, follows {}", upstreams.join(", ")),
+    }
+}
+
+/// Where the gateway listens, and what it spreads documents over.
+fn documents(config: &Config) -> String {
+    let documents = &config.documents;
+    format!(
+        "{} over {} server(s): {} shards, {} copies in each group",
+        documents.listen,
+        documents.backends.0.len(),
+        documents.shards,
+        documents.replication_factor
     )
 }

@@ -123,6 +123,11 @@ impl ConfigArgs {
         self.load_with(None)
     }
 
+    /// True when a file was named.
+    fn is_given(&self) -> bool {
+        self.config.is_some()
+    }
+
     /// The same with settings used where the files have none.
     fn load_with(&self, fallback: Option<String>) -> Result<Config, Failure> {
         let Loaded { config, warnings } = self.read(fallback)?;
@@ -135,7 +140,7 @@ impl ConfigArgs {
     /// Loads the configuration; its warnings are the caller's to tell.
     fn read(&self, fallback: Option<String>) -> Result<Loaded, Failure> {
         let Some(path) = &self.config else {
-            let how = "a configuration is needed: -c FILE (see torc --help)";
+            let how = "a configuration is needed: -c FILE (`--help` tells more)";
             return Err(Failure::Usage(how.into()));
         };
         Ok(Config::load_with(path, self.overlay.as_deref(), fallback)?)

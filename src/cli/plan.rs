@@ -33,6 +33,9 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         lines.iter().for_each(|line| println!("{line}"));
         return Ok(());
     }
+    if !args.config.is_given() {
+        return Err(Failure::Usage("which ring? -c FILE, or --node HOST:PORT".into()));
+    }
     let config = args.config.load()?;
     let listen = config.listen.to_string();
     match ask(&listen, &args.command) {

@@ -52,7 +52,11 @@ pub(super) fn complete(
         let item = node.and_then(|list| item_of(list, i));
         let at = |key: &str| item.and_then(|n| n.find(&[key])).or(item.map(|n| n.mark));
         let Some(name) = &keys.name else {
-            faults.push(Fault::new("a bucket type has no `name`").at(item.map(|n| n.mark)));
+            faults.push(
+                Fault::new("a bucket type has no `name`")
+                    .at(item.map(|n| n.mark))
+                    .accepted("name: a text of its own, beside the others"),
+            );
             continue;
         };
         if keys.n_val == Some(0) {

@@ -18,6 +18,9 @@ const MBUF_STEP: u32 = 16;
 /// Most workers: ids of client connections carry the worker's number.
 const WORKERS_MAX: usize = 1_024;
 
+/// Above it no silence would ever be long enough.
+const PHI_MAX: f64 = 100.0;
+
 /// Largest single argument: requests are addressed with 32 bits.
 const BULK_BYTES_MAX: u64 = 4 << 30;
 
@@ -142,6 +145,10 @@ impl Check<'_> {
         if self.pool.cluster.gossip_interval_ms == 0 {
             let path = ["cluster", "gossip_interval_ms"];
             self.fault(&path, "gossip needs a time between rounds", "1 or more");
+        }
+        if self.pool.cluster.phi_threshold > PHI_MAX {
+            let what = "nobody can be so sure that a node is gone";
+            self.fault(&["cluster", "phi_threshold"], what, format!("above 0, at most {PHI_MAX}"));
         }
         if self.pool.cluster.seeds_interval_ms == 0 {
             let path = ["cluster", "seeds_interval_ms"];

@@ -92,7 +92,8 @@ f.yml:10:24: `kw` is no bucket type
 
 f.yml:13:5: a bucket type has no `name`
  13 |   - prefix: x
-    |     ^";
+    |     ^
+    = accepted: name: a text of its own, beside the others";
     assert_eq!(errors_of(text), expected);
 }
 
