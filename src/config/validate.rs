@@ -18,6 +18,9 @@ const MBUF_STEP: u32 = 16;
 /// Most workers: ids of client connections carry the worker's number.
 const WORKERS_MAX: usize = 1_024;
 
+/// Times between two rounds of something: at most an hour.
+const INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
+
 /// Above it no silence would ever be long enough.
 const PHI_MAX: f64 = 100.0;
 
@@ -142,17 +145,17 @@ impl Check<'_> {
         if self.pool.workers.is_some_and(|n| n > WORKERS_MAX) {
             self.fault(&["workers"], "too many workers", format!("0 to {WORKERS_MAX}"));
         }
-        if self.pool.cluster.gossip_interval_ms == 0 {
+        if !INTERVAL_MS.contains(&self.pool.cluster.gossip_interval_ms) {
             let path = ["cluster", "gossip_interval_ms"];
-            self.fault(&path, "gossip needs a time between rounds", "1 or more");
+            self.fault(&path, "no time between two rounds of gossip", accepted_interval());
         }
         if self.pool.cluster.phi_threshold > PHI_MAX {
             let what = "nobody can be so sure that a node is gone";
             self.fault(&["cluster", "phi_threshold"], what, format!("above 0, at most {PHI_MAX}"));
         }
-        if self.pool.cluster.seeds_interval_ms == 0 {
+        if !INTERVAL_MS.contains(&self.pool.cluster.seeds_interval_ms) {
             let path = ["cluster", "seeds_interval_ms"];
-            self.fault(&path, "providers need a time between questions", "1 or more");
+            self.fault(&path, "no time between two questions to a provider", accepted_interval());
         }
     }
 
@@ -280,6 +283,11 @@ pub(super) fn drop_own_seed(pool: &mut Pool) -> Vec<String> {
         });
     }
     dropped
+}
+
+/// What an interval may be, in milliseconds.
+fn accepted_interval() -> String {
+    format!("{} to {}", INTERVAL_MS.start(), INTERVAL_MS.end())
 }
 
 /// Files the configuration names and the start would need.
