@@ -17,6 +17,15 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, additional: usize) -> Result<(), OutO
     vec.try_reserve(additional).map_err(|_| OutOfMemory)
 }
 
+/// Room for `additional` more elements and no others.
+pub(crate) fn reserve_exact<T>(vec: &mut Vec<T>, additional: usize) -> Result<(), OutOfMemory> {
+    if vec.capacity() - vec.len() >= additional {
+        return Ok(());
+    }
+    check_injected()?;
+    vec.try_reserve_exact(additional).map_err(|_| OutOfMemory)
+}
+
 /// An empty vector with room for exactly `capacity` elements.
 pub(crate) fn with_capacity<T>(capacity: usize) -> Result<Vec<T>, OutOfMemory> {
     check_injected()?;

@@ -22,7 +22,9 @@ const STALE_MS_MIN: u64 = 3_000;
 /// A store is listed less often than this.
 const RESCAN_MS_MIN: u64 = 1_000;
 /// Bytes of exact state the publisher keeps for one key and owner, at most.
-const STATE_BYTES: u64 = 26;
+const KEY_STATE_BYTES: u64 = 26;
+/// The same for one engine's block, which has a name of its own.
+const BLOCK_STATE_BYTES: u64 = 29;
 /// Bytes a node keeps for one key of its own.
 const MEMBER_BYTES: u64 = 20;
 
@@ -198,9 +200,10 @@ impl Affinity {
     /// Bytes that filters and exact state need when everything expected is there, in a ring of
     /// this many datacenters.
     pub fn memory_bytes(&self, datacenters: usize) -> u64 {
-        let blocks = self.domains.iter().map(|domain| (domain.expected_blocks, 0));
-        let all = std::iter::once((self.expected_keys, MEMBER_BYTES)).chain(blocks);
-        all.map(|(expected, member)| memory_bytes(expected, member, datacenters)).sum()
+        let keys = (self.expected_keys, KEY_STATE_BYTES + MEMBER_BYTES);
+        let blocks = self.domains.iter().map(|domain| (domain.expected_blocks, BLOCK_STATE_BYTES));
+        let all = std::iter::once(keys).chain(blocks);
+        all.map(|(expected, each)| memory_bytes(expected, each, datacenters)).sum()
     }
 
     /// Bytes that each domain may use for filters of another size, which are there while
@@ -211,11 +214,11 @@ impl Affinity {
     }
 }
 
-/// The lanes' table, the publisher's filter and exact state, the member's keys.
-fn memory_bytes(expected: u64, member: u64, datacenters: usize) -> u64 {
+/// The lanes' table, the publisher's filter, and so many bytes for each that is expected.
+fn memory_bytes(expected: u64, each: u64, datacenters: usize) -> u64 {
     let buckets = bucket_count_for(expected).unwrap_or(u64::MAX / 1024);
     let lanes = datacenters.next_power_of_two() as u64;
-    (8 * buckets * (lanes + 1)).saturating_add(expected.saturating_mul(STATE_BYTES + member))
+    (8 * buckets * (lanes + 1)).saturating_add(expected.saturating_mul(each))
 }
 
 /// Completes the section and checks it against the pool's other keys. `immutable` tells whether

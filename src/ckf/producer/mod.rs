@@ -20,9 +20,11 @@ mod cells;
 mod dirty;
 mod event;
 mod filter;
+mod names;
 mod owners;
 mod ownership;
 mod replace;
+mod slab;
 mod sources;
 mod store;
 #[cfg(test)]
@@ -247,15 +249,13 @@ impl DcCkfState {
         first_error
     }
 
-    /// Brings near what removing `ids` will touch: names first, then what they lead to.
+    /// Brings near what removing `ids` will touch: names first, then step by step what they lead
+    /// to.
     fn prefetch_removals(&self, source: SourceIdx, ids: &[ExternalId]) {
-        if ids.len() == 1 {
-            return;
-        }
-        ids.iter().for_each(|id| self.ownership.prefetch(source, *id));
+        ids.iter().for_each(|id| self.ownership.prefetch_name(source, *id));
+        ids.iter().for_each(|id| self.ownership.prefetch_record(source, *id));
         for &id in ids {
-            let hash = self.ownership.probable_hash(source, id);
-            self.ownership.prefetch_hash(hash);
+            let hash = self.ownership.prefetch_hash_of(source, id);
             self.filter.prefetch(self.filter.address(hash));
         }
     }

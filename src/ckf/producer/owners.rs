@@ -61,15 +61,17 @@ impl Owners {
         Some(self.set_field(free, source))
     }
 
-    /// With one edge of `source` less; `None` when it was the last.
+    /// With the inline edge of `source` less; `None` when it was the last.
     pub(super) fn without(self, source: SourceIdx) -> Option<Owners> {
-        let rest = if self.is_inline() {
-            let field = (0..FIELDS).find(|field| self.field(*field) == source);
-            self.set_field(field.expect("an inline owner"), NOBODY)
-        } else {
-            Owners(self.0 - 1)
-        };
+        let field = (0..FIELDS).find(|field| self.field(*field) == source);
+        let rest = self.set_field(field.expect("an inline owner"), NOBODY);
         (rest.count() > 0).then_some(rest)
+    }
+
+    /// With one counted edge less; `None` when it was the last.
+    pub(super) fn without_counted(self) -> Option<Owners> {
+        debug_assert!(!self.is_inline());
+        (self.0 > 1).then(|| Owners::counted(self.0 - 1))
     }
 
     pub(super) fn is_inline(self) -> bool {
@@ -81,7 +83,7 @@ impl Owners {
     }
 
     /// The inline owners.
-    pub(super) fn sources(self) -> impl Iterator<Item = SourceIdx> {
+    pub(super) fn sources(self) -> impl Iterator<Item = SourceIdx> + Clone {
         let fields = if self.is_inline() { FIELDS } else { 0 };
         (0..fields).map(move |field| self.field(field)).filter(|source| *source != NOBODY)
     }

@@ -2,28 +2,37 @@
 //!
 //! Two shapes of content meet here. A ring key names itself (external id = canonical hash), and
 //! its few owners fit into the three bytes of its own table entry: such an edge is *inline*. An
-//! engine's block has a name of its own, so its edge lies in the source's lineage table, and the
-//! hash keeps only a count. A hash with edges of both kinds, more than three inline owners, or an
-//! owner numbered too high, is turned to the counted form; its inline edges move to the lineages
-//! of their sources. Either way the sum of edges is the count.
+//! engine's block has a name of its own, so its edge is a record among the names (`names.rs`),
+//! listed by its hash as long as these are few. A hash with edges of both kinds, more than three
+//! inline owners, many named ones, or an owner numbered too high, is turned to the counted form:
+//! a number in the table of hashes, all edges named and not listed. In every form the sum of edges
+//! is the count.
 //!
 //! Blocks omitted for want of room in the filter have no edge. Their names stay resolvable for
 //! children (`omitted`), nothing else.
 
+mod removal;
+
 use fnv::FnvHashMap;
 
-use super::cells::{CellTable, Slot};
+pub(super) use self::removal::Taken;
+use super::cells::{CellTable, KeyedCell};
 use super::event::Source;
+use super::names::Names;
 use super::owners::{OWNERS_MAX, OwnerBytes, Owners};
+use super::slab::{Pages, RecordIdx};
 use super::sources::BySource;
 use crate::ckf::addressing::Address;
 use crate::ckf::alloc::{self, OutOfMemory};
 use crate::ckf::hashing::{ExternalId, SequenceHash};
 
-/// The owners of each hash.
-type Hashes = CellTable<OwnerBytes, 6>;
+/// The owners of hashes that are inline or counted.
+type Hashes = CellTable<KeyedCell<OwnerBytes, 6>>;
 /// A source, as long as it holds something.
 pub(super) type SourceIdx = u32;
+
+/// Edges of a hash that are listed one by one: beyond them they are counted.
+const LISTED_MAX: u32 = 4;
 
 /// Why edges cannot be added. Nothing that can be seen has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,48 +72,40 @@ pub(super) struct Edge {
     pub(super) is_first: bool,
 }
 
-/// What became of an edge that was to be taken away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// It is gone.
-    Gone,
-    /// There is none; the name may have been an omitted block's, which is forgotten.
-    Unknown,
-    /// It was the last of its hash, which could not be released: nothing has changed.
-    Kept,
-}
-
 /// All edges of one producer.
 #[derive(Debug)]
 pub(super) struct Ownership {
     hashes: Hashes,
+    names: Names,
     sources: Vec<Option<SourceState>>,
     by_name: BySource<SourceIdx>,
     free: Vec<SourceIdx>,
     edges: usize,
-    table_seed: u64,
+    /// Hashes with at least one edge.
+    unique: usize,
 }
 
 #[derive(Debug)]
 struct SourceState {
     name: Source,
-    /// External id to canonical hash.
-    lineage: CellTable<u64, 4>,
+    /// Its named edges.
+    pages: Pages,
     /// Edges that lie inline in the table of hashes.
     inline_edges: usize,
     omitted: FnvHashMap<ExternalId, SequenceHash>,
 }
 
 impl Ownership {
-    /// Nothing, with room for `expected` hashes.
+    /// Nothing, with room for `expected` hashes of either kind from the first one on.
     pub(super) fn new(table_seed: u64, expected: usize) -> Result<Ownership, OutOfMemory> {
         Ok(Ownership {
-            hashes: CellTable::with_room(table_seed, expected)?,
+            hashes: CellTable::new(table_seed, expected)?,
+            names: Names::new(table_seed, expected)?,
             sources: Vec::new(),
             by_name: BySource::default(),
             free: Vec::new(),
             edges: 0,
-            table_seed,
+            unique: 0,
         })
     }
 
@@ -120,7 +121,7 @@ impl Ownership {
 
     /// Hashes with at least one edge.
     pub(super) fn unique(&self) -> usize {
-        self.hashes.len()
+        self.unique
     }
 
     /// Sources with at least one edge.
@@ -130,40 +131,61 @@ impl Ownership {
 
     /// Bytes of all tables.
     pub(super) fn bytes(&self) -> usize {
-        let lineages: usize =
-            self.sources.iter().flatten().map(|source| source.lineage.bytes()).sum();
-        self.hashes.bytes() + lineages
+        self.hashes.bytes() + self.names.bytes()
     }
 
     /// The edges of `hash`.
     pub(super) fn count(&self, hash: SequenceHash) -> u32 {
-        self.owners(hash).map_or(0, Owners::count)
+        self.owners(hash).map_or_else(|| self.names.listed(hash), Owners::count)
     }
 
-    /// Brings the table entries of a block near.
+    /// Brings near what tells whether `source` has an edge of this name.
     #[inline]
-    pub(super) fn prefetch(&self, source: SourceIdx, id: ExternalId) {
-        let source = self.source(source);
-        if source.lineage.len() > 0 {
-            source.lineage.prefetch(id.0);
+    pub(super) fn prefetch_name(&self, source: SourceIdx, id: ExternalId) {
+        let source_state = self.source(source);
+        if source_state.pages.records() > 0 {
+            self.names.prefetch_name(source, id);
         }
-        if source.inline_edges > 0 {
+        if source_state.inline_edges > 0 {
             self.hashes.prefetch(id.0);
         }
     }
 
-    /// The hash `id` stands for, if `source` has an edge of that name; else any.
+    /// Brings near what adding an edge will write.
     #[inline]
-    pub(super) fn probable_hash(&self, source: SourceIdx, id: ExternalId) -> SequenceHash {
-        let lineage = &self.source(source).lineage;
-        let named = if lineage.len() > 0 { lineage.get(id.0) } else { None };
-        SequenceHash(named.unwrap_or(id.0))
+    pub(super) fn prefetch_edge(&self, source: SourceIdx, id: ExternalId, hash: SequenceHash) {
+        if may_be_inline(source, id, hash) {
+            self.prefetch_name(source, id);
+            self.hashes.prefetch(hash.0);
+        } else {
+            self.names.prefetch_name(source, id);
+            self.names.prefetch_hash(hash);
+        }
     }
 
-    /// Brings the entry of a hash near.
+    /// Brings near the record of a name whose place is near already.
     #[inline]
-    pub(super) fn prefetch_hash(&self, hash: SequenceHash) {
-        self.hashes.prefetch(hash.0);
+    pub(super) fn prefetch_record(&self, source: SourceIdx, id: ExternalId) {
+        if self.source(source).pages.records() > 0 {
+            self.names.prefetch_record(source, id);
+        }
+    }
+
+    /// Brings near what taking an edge away will write, when name and record are near already;
+    /// gives the hash `id` stands for, if `source` has an edge of that name, else any.
+    #[inline]
+    pub(super) fn prefetch_hash_of(&self, source: SourceIdx, id: ExternalId) -> SequenceHash {
+        match self.find_named(source, id) {
+            Some(at) => {
+                let hash = self.names.hash(at);
+                self.names.prefetch_hash(hash);
+                if self.hashes.len() > 0 {
+                    self.hashes.prefetch(hash.0);
+                }
+                hash
+            }
+            None => SequenceHash(id.0),
+        }
     }
 
     /// The number of a source, if it holds something.
@@ -191,7 +213,7 @@ impl Ownership {
         alloc::reserve(&mut self.free, sources)?;
         let state = SourceState {
             name,
-            lineage: CellTable::new(self.table_seed)?,
+            pages: Pages::new(),
             inline_edges: 0,
             omitted: FnvHashMap::default(),
         };
@@ -234,50 +256,65 @@ impl Ownership {
 
     /// The same without edges that lie inline.
     pub(super) fn named_link(&self, source: SourceIdx, id: ExternalId) -> Link {
-        let state = self.source(source);
-        if state.lineage.len() > 0
-            && let Some(canonical) = state.lineage.get(id.0)
-        {
-            return Link::Owned(SequenceHash(canonical));
+        if let Some(at) = self.find_named(source, id) {
+            return Link::Owned(self.names.hash(at));
         }
-        if state.omitted.is_empty() {
+        let omitted = &self.source(source).omitted;
+        if omitted.is_empty() {
             return Link::Unknown;
         }
-        state.omitted.get(&id).map_or(Link::Unknown, |canonical| Link::Omitted(*canonical))
+        omitted.get(&id).map_or(Link::Unknown, |canonical| Link::Omitted(*canonical))
     }
 
     /// Makes room for these edges of `source`, so that adding them cannot fail. Hashes may change
     /// their form, which nothing outside can see.
     pub(super) fn reserve(&mut self, source: SourceIdx, edges: &[Edge]) -> Result<(), Unreserved> {
-        self.hashes.reserve(edges.iter().map(|edge| edge.hash.0))?;
-        let count_max = OWNERS_MAX - edges.len().min(OWNERS_MAX as usize) as u32;
-        let mut all_inline = true;
-        for &Edge { id, hash, is_first, .. } in edges {
-            let known = if is_first { None } else { self.owners(hash) };
-            match known {
-                None => all_inline &= Owners::first(source, id, hash).is_inline(),
-                Some(owners) if !owners.is_inline() => {
-                    if owners.count() > count_max {
-                        return Err(Unreserved::TooManyOwners);
-                    }
-                    all_inline = false;
-                }
-                Some(owners) if owners.with(source, id, hash).is_some() => {}
-                Some(owners) => {
-                    all_inline = false;
-                    for owner in owners.sources() {
-                        self.source_mut(owner).lineage.reserve(std::iter::once(hash.0))?;
-                    }
-                    self.spill(owners, hash);
-                }
-            }
+        let inline = edges.iter().filter(|edge| may_be_inline(source, edge.id, edge.hash));
+        self.hashes.reserve(inline.clone().map(|edge| edge.hash.0))?;
+        let mut all_inline = inline.count() == edges.len();
+        for edge in edges.iter().filter(|edge| !edge.is_first) {
+            all_inline &= self.make_ready(source, edge, edges.len())?;
         }
         if !all_inline {
-            // All ids, because an alias later in the batch can push an inline edge into the
-            // lineage.
-            self.source_mut(source).lineage.reserve(edges.iter().map(|edge| edge.id.0))?;
+            // All edges, because an alias later in the batch can push an inline edge out.
+            let named = edges.iter().map(|edge| (source, edge.id, edge.hash));
+            self.names.reserve(named, 1)?;
         }
         Ok(())
+    }
+
+    /// Gives the hash of an edge, one of `batch`, the form in which it can take the edge. True
+    /// when the edge will be inline.
+    fn make_ready(
+        &mut self,
+        source: SourceIdx,
+        &Edge { id, hash, .. }: &Edge,
+        batch: usize,
+    ) -> Result<bool, Unreserved> {
+        let Some(owners) = self.owners(hash) else {
+            let listed = self.names.listed(hash);
+            if listed >= LISTED_MAX {
+                self.hashes.reserve(std::iter::once(hash.0))?;
+                let counted = Owners::counted(self.names.unlist(hash));
+                self.hashes.insert(hash.0, counted.to_bytes());
+            }
+            return Ok(listed == 0 && may_be_inline(source, id, hash));
+        };
+        if !owners.is_inline() {
+            let count_max = OWNERS_MAX - batch.min(OWNERS_MAX as usize) as u32;
+            return if owners.count() > count_max {
+                Err(Unreserved::TooManyOwners)
+            } else {
+                Ok(false)
+            };
+        }
+        if owners.with(source, id, hash).is_some() {
+            return Ok(true);
+        }
+        let edge = |owner| (owner, ExternalId(hash.0), hash);
+        self.names.reserve(owners.sources().map(edge), owners.count() as usize)?;
+        self.spill(owners, hash);
+        Ok(false)
     }
 
     /// Room for `more` omissions of `source`.
@@ -300,17 +337,10 @@ impl Ownership {
     ) -> bool {
         let &Edge { id, hash, is_first, .. } = edge;
         debug_assert!(!matches!(self.link(source, id), Link::Owned(_)));
-        debug_assert!(!is_first || self.hashes.find(hash.0).is_none());
-        let known = if is_first { None } else { self.hashes.find(hash.0) };
-        let owners = match known {
-            None => {
-                if !place() {
-                    return false;
-                }
-                let owners = Owners::first(source, id, hash);
-                self.hashes.insert(hash.0, owners.to_bytes());
-                owners
-            }
+        debug_assert!(!is_first || self.count(hash) == 0);
+        let entry = if is_first { None } else { self.hashes.find(hash.0) };
+        let is_listed = entry.is_none() && !is_first && self.names.listed(hash) > 0;
+        let owners = match entry {
             Some(at) => {
                 let before = Owners::of_bytes(self.hashes.value(at));
                 let owners = before.with(source, id, hash).unwrap_or_else(|| {
@@ -318,17 +348,30 @@ impl Ownership {
                     Owners::counted(counted.count() + 1)
                 });
                 self.hashes.set_value(at, owners.to_bytes());
+                Some(owners)
+            }
+            None if is_listed => None,
+            None => {
+                if !place() {
+                    return false;
+                }
+                self.unique += 1;
+                let owners =
+                    may_be_inline(source, id, hash).then(|| Owners::first(source, id, hash));
+                if let Some(owners) = owners {
+                    self.hashes.insert(hash.0, owners.to_bytes());
+                }
                 owners
             }
         };
-        let state = self.source_mut(source);
+        let Ownership { sources, names, .. } = self;
+        let state = sources[source as usize].as_mut().expect("a live source");
         if !state.omitted.is_empty() {
             state.omitted.remove(&id);
         }
-        if owners.is_inline() {
-            state.inline_edges += 1;
-        } else {
-            state.lineage.insert(id.0, hash.0);
+        match owners {
+            Some(owners) if owners.is_inline() => state.inline_edges += 1,
+            counted => names.insert((source, &mut state.pages), (id, hash), counted.is_none()),
         }
         self.edges += 1;
         true
@@ -339,86 +382,11 @@ impl Ownership {
         self.source_mut(source).omitted.insert(id, hash);
     }
 
-    /// Takes away the edge that `source` knows as `id`. When it is its hash's last one, `release`
-    /// is asked to take the fingerprint out of the filter first.
-    pub(super) fn take(
-        &mut self,
-        source: SourceIdx,
-        id: ExternalId,
-        release: impl FnOnce(SequenceHash) -> bool,
-    ) -> Taken {
-        let Ownership { hashes, sources, edges, .. } = self;
-        let state = sources[source as usize].as_mut().expect("a live source");
-        let named = if state.lineage.len() > 0 { state.lineage.find(id.0) } else { None };
-        let hash = SequenceHash(named.map_or(id.0, |at| state.lineage.value(at)));
-        let owned =
-            |at: &Slot| named.is_some() || Owners::of_bytes(hashes.value(*at)).holds_inline(source);
-        let may_be = named.is_some() || state.inline_edges > 0;
-        let found = if may_be { hashes.find(hash.0).filter(owned) } else { None };
-        let Some(at) = found else {
-            debug_assert!(named.is_none(), "an owned hash has an entry");
-            state.omitted.remove(&id);
-            return Taken::Unknown;
-        };
-        match Owners::of_bytes(hashes.value(at)).without(source) {
-            Some(rest) => hashes.set_value(at, rest.to_bytes()),
-            None if release(hash) => hashes.remove(at),
-            None => return Taken::Kept,
-        }
-        match named {
-            Some(at) => state.lineage.remove(at),
-            None => state.inline_edges -= 1,
-        }
-        *edges -= 1;
-        Taken::Gone
-    }
-
-    /// Calls `release` for every edge of `source` with its hash and whether it is that hash's
-    /// last; takes the edge away when it answers true. Forgets the omitted names.
-    pub(super) fn clear(
-        &mut self,
-        source: SourceIdx,
-        mut release: impl FnMut(SequenceHash, bool) -> bool,
-    ) {
-        let Ownership { hashes, sources, edges, .. } = self;
-        let state = sources[source as usize].as_mut().expect("a live source");
-        state.omitted = FnvHashMap::default();
-        state.lineage.retain(|_, canonical| {
-            let hash = SequenceHash(canonical);
-            let owners = hashes.get(canonical).map(Owners::of_bytes);
-            let last = owners.is_some_and(|owners| owners.count() == 1);
-            if !release(hash, last) {
-                return Some(canonical);
-            }
-            drop_edge(hashes, source, hash);
-            *edges -= 1;
-            None
-        });
-        if state.inline_edges == 0 {
-            return;
-        }
-        hashes.retain(|canonical, bytes| {
-            let owners = Owners::of_bytes(bytes);
-            if !owners.holds_inline(source) {
-                return Some(bytes);
-            }
-            if !release(SequenceHash(canonical), owners.count() == 1) {
-                return Some(bytes);
-            }
-            *edges -= 1;
-            state.inline_edges -= 1;
-            owners.without(source).map(Owners::to_bytes)
-        });
-    }
-
     /// All edges as (source, external id, canonical hash), in no useful order.
     pub(super) fn iter_edges(
         &self,
     ) -> impl Iterator<Item = (Source, ExternalId, SequenceHash)> + '_ {
-        let named = self.sources.iter().flatten().flat_map(|source| {
-            let edge = |(id, hash)| (source.name, ExternalId(id), SequenceHash(hash));
-            source.lineage.iter().map(edge)
-        });
+        let named = self.names.iter().map(|(idx, id, hash)| (self.source(idx).name, id, hash));
         let inline = self.hashes.iter().flat_map(move |(hash, owners)| {
             Owners::of_bytes(owners)
                 .sources()
@@ -440,23 +408,30 @@ impl Ownership {
     /// All hashes with their counts, in no useful order.
     #[cfg(test)]
     pub(super) fn iter_counts(&self) -> impl Iterator<Item = (SequenceHash, u32)> + '_ {
-        let count = |(hash, owners)| (SequenceHash(hash), Owners::of_bytes(owners).count());
-        self.hashes.iter().map(count)
+        let hashes: std::collections::BTreeSet<u64> =
+            self.iter_edges().map(|(_, _, hash)| hash.0).collect();
+        hashes.into_iter().map(|hash| (SequenceHash(hash), self.count(SequenceHash(hash))))
     }
 
-    /// Moves the inline edges of `hash` to the lineages of their sources, where room must have
-    /// been reserved. Gives the counted form, which is stored already.
+    /// Moves the inline edges of `hash` to the names, where room must have been reserved. Gives
+    /// the counted form, which is stored already.
     fn spill(&mut self, owners: Owners, hash: SequenceHash) -> Owners {
+        let Ownership { hashes, names, sources, .. } = self;
         for owner in owners.sources() {
-            let state = self.source_mut(owner);
+            let state = sources[owner as usize].as_mut().expect("a live source");
             state.inline_edges -= 1;
-            state.lineage.insert(hash.0, hash.0);
+            names.insert((owner, &mut state.pages), (ExternalId(hash.0), hash), false);
         }
         let counted = Owners::counted(owners.count());
-        if let Some(at) = self.hashes.find(hash.0) {
-            self.hashes.set_value(at, counted.to_bytes());
+        if let Some(at) = hashes.find(hash.0) {
+            hashes.set_value(at, counted.to_bytes());
         }
         counted
+    }
+
+    fn find_named(&self, source: SourceIdx, id: ExternalId) -> Option<RecordIdx> {
+        let has_names = self.source(source).pages.records() > 0;
+        if has_names { self.names.find(source, id) } else { None }
     }
 
     fn owners(&self, hash: SequenceHash) -> Option<Owners> {
@@ -474,15 +449,11 @@ impl Ownership {
 
 impl SourceState {
     fn edges(&self) -> usize {
-        self.lineage.len() + self.inline_edges
+        self.pages.records() + self.inline_edges
     }
 }
 
-/// One edge less for `hash`; the hash goes with its last one.
-fn drop_edge(hashes: &mut Hashes, source: SourceIdx, hash: SequenceHash) {
-    let at = hashes.find(hash.0).expect("an owned hash has an entry");
-    match Owners::of_bytes(hashes.value(at)).without(source) {
-        Some(owners) => hashes.set_value(at, owners.to_bytes()),
-        None => hashes.remove(at),
-    }
+/// Whether the first edge of a hash is inline when it is this one.
+fn may_be_inline(source: SourceIdx, id: ExternalId, hash: SequenceHash) -> bool {
+    Owners::first(source, id, hash).is_inline()
 }

@@ -116,8 +116,7 @@ impl DcCkfState {
         let StorePlan { chain, candidates, seen } = plan;
         for (id, hash) in blocks {
             let at = self.filter.address(hash);
-            self.ownership.prefetch(source, id);
-            self.ownership.prefetch_hash(hash);
+            self.ownership.prefetch_edge(source, id, hash);
             self.filter.prefetch(at);
             chain.push(Edge { id, hash, at, is_first: false });
         }

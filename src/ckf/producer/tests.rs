@@ -204,6 +204,23 @@ fn more_sources_than_a_hash_can_name_are_counted() {
 }
 
 #[test]
+fn a_block_with_many_names_is_counted() {
+    for owners in 1..9 {
+        let mut state = producer(100);
+        for worker in 0..owners {
+            apply(&mut state, &stored(source(worker, 0), None, &[(900 + worker, 7)]));
+        }
+        for left in (0..owners).rev() {
+            assert_eq!(state.owner_count(SequenceHash(7)), left as u32 + 1);
+            let event = RouterEvent::removed_keys(source(left, 0), [900 + left]);
+            assert_eq!(apply(&mut state, &event).unknown_removals, 0);
+            let held = usize::from(left > 0);
+            assert_eq!((state.unique_hashes(), state.sizes().occupied_slots), (held, held));
+        }
+    }
+}
+
+#[test]
 fn events_about_something_else_do_not_count() {
     let mut state = producer(8);
     let mut event = RouterEvent::stored_key(source(1, 0), 5);

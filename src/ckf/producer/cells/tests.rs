@@ -1,16 +1,21 @@
+use super::keyed::Unset;
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-#[test]
-fn cells_fill_whole_cache_lines() {
-    assert_eq!(size_of::<Cell<[u8; 3], 6>>(), 64);
-    assert_eq!(size_of::<Cell<u64, 4>>(), 64);
+impl Unset for u32 {
+    const UNSET: u32 = 0;
 }
+
+impl Unset for u64 {
+    const UNSET: u64 = 0;
+}
+
+type Numbers = CellTable<KeyedCell<u64, 4>>;
 
 #[test]
 fn mixing_can_be_undone() {
-    let table: CellTable<u64, 4> = CellTable::new(77).unwrap();
+    let table: Numbers = CellTable::new(77, 0).unwrap();
     for key in [0, 1, u64::MAX, MIX, 1 << 63] {
         assert_eq!(table.unmix(table.mix(key)), key);
     }
@@ -18,7 +23,7 @@ fn mixing_can_be_undone() {
 
 #[test]
 fn grows_and_shrinks_with_its_content() {
-    let mut table: CellTable<u32, 4> = CellTable::new(9).unwrap();
+    let mut table: CellTable<KeyedCell<u32, 4>> = CellTable::new(9, 0).unwrap();
     let empty = table.bytes();
     for key in 0..100_000 {
         table.reserve(std::iter::once(key)).unwrap();
@@ -39,7 +44,9 @@ fn grows_and_shrinks_with_its_content() {
 #[test]
 fn what_is_expected_has_room_from_the_beginning() {
     const EXPECTED: u64 = 400_000;
-    let mut table: CellTable<[u8; 3], 6> = CellTable::with_room(9, EXPECTED as usize).unwrap();
+    let mut table: CellTable<KeyedCell<[u8; 3], 6>> = CellTable::new(9, EXPECTED as usize).unwrap();
+    assert!(table.bytes() < 20_000);
+    table.reserve(std::iter::once(0)).unwrap();
     let before = table.bytes();
     assert!(before < EXPECTED as usize * 25 / 2, "{before} bytes");
     // No shard has so much more than its share that it would have to grow.
@@ -60,7 +67,8 @@ fn what_is_expected_has_room_from_the_beginning() {
 
 #[test]
 fn room_that_was_asked_for_stays() {
-    let mut table: CellTable<[u8; 3], 6> = CellTable::with_room(9, 10_000).unwrap();
+    let mut table: CellTable<KeyedCell<[u8; 3], 6>> = CellTable::new(9, 10_000).unwrap();
+    table.reserve(std::iter::once(0)).unwrap();
     let before = table.bytes();
     (0..9_000).for_each(|key| {
         table.reserve(std::iter::once(key)).unwrap();
@@ -74,8 +82,8 @@ fn room_that_was_asked_for_stays() {
 
 #[test]
 fn keys_that_differ_only_where_cells_compare_last_are_told_apart() {
-    let mut table: CellTable<u64, 4> = CellTable::new(0).unwrap();
-    let mixed = |high: u64| (7 << KEPT_BITS | high << 32 | 5).wrapping_mul(UNMIX);
+    let mut table: Numbers = CellTable::new(0, 0).unwrap();
+    let mixed = |high: u64| (7 << KEPT_BITS | high << 32 | 5).wrapping_mul(keyed::UNMIX);
     let keys: Vec<u64> = (0..300).map(mixed).collect();
     table.reserve(keys.iter().copied()).unwrap();
     for (n, key) in keys.iter().enumerate().step_by(2) {
@@ -89,7 +97,7 @@ fn keys_that_differ_only_where_cells_compare_last_are_told_apart() {
 #[test]
 fn a_refused_reservation_changes_nothing() {
     for failing in 0..40 {
-        let mut table: CellTable<u32, 4> = CellTable::new(0).unwrap();
+        let mut table: CellTable<KeyedCell<u32, 4>> = CellTable::new(0, 0).unwrap();
         table.reserve(0..4).unwrap();
         (0..4).for_each(|key| table.insert(key, 1));
         alloc::fail_at(failing);
@@ -110,8 +118,8 @@ proptest! {
         seed: u64,
         steps in prop::collection::vec((any::<bool>(), 0u64..200), 0..600),
     ) {
-        let mut table: CellTable<u64, 4> = CellTable::new(seed).unwrap();
-        let name = |n: u64| ((n % 2) << KEPT_BITS | (n / 8) << 48 | n).wrapping_mul(UNMIX) ^ seed;
+        let mut table: Numbers = CellTable::new(seed, 0).unwrap();
+        let name = |n: u64| ((n % 2) << KEPT_BITS | (n / 8) << 48 | n).wrapping_mul(keyed::UNMIX) ^ seed;
         let mut model = HashMap::new();
         for (step, (insert, n)) in steps.into_iter().enumerate() {
             let key = name(n);

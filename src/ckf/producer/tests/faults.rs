@@ -63,6 +63,13 @@ fn turning_inline_owners_into_a_count_without_memory_changes_nothing() {
 }
 
 #[test]
+fn turning_listed_edges_into_a_count_without_memory_changes_nothing() {
+    // Four named edges of these hashes are listed; the fifth is not.
+    let fifth = stored(source(12, 0), None, &[(70, 1), (71, 2), (72, 3)]);
+    at_every_reservation(|state| apply(state, &fifth).first_error.is_none());
+}
+
+#[test]
 fn a_removal_or_clear_without_memory_changes_nothing() {
     let removed = RouterEvent::removed_keys(source(1, 0), [72, 71, 70, 5]);
     let cleared = RouterEvent::device(source(1, 0), EventData::Cleared);
