@@ -15,8 +15,8 @@
 //! `dynamo-kv-router` 1.6.1), but not one after the other: halving looks two levels ahead, and
 //! where any position can be looked at without making those before it, all samples and the way
 //! of a lane that holds everything go into one probe. So a search waits for memory twice where
-//! nothing diverges, not twenty times. Lanes of which the same is known go through it together: where all
-//! datacenters hold a chain there is one group of lanes, not sixteen lanes.
+//! nothing diverges, not twenty times. Lanes of which the same is known go through it together:
+//! where all datacenters hold a chain there is one group of lanes, not sixteen lanes.
 
 use super::table::LANES;
 

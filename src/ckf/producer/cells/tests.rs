@@ -119,7 +119,8 @@ proptest! {
         steps in prop::collection::vec((any::<bool>(), 0u64..200), 0..600),
     ) {
         let mut table: Numbers = CellTable::new(seed, 0).unwrap();
-        let name = |n: u64| ((n % 2) << KEPT_BITS | (n / 8) << 48 | n).wrapping_mul(keyed::UNMIX) ^ seed;
+        let mixed = |n: u64| (n % 2) << KEPT_BITS | (n / 8) << 48 | n;
+        let name = |n: u64| mixed(n).wrapping_mul(keyed::UNMIX) ^ seed;
         let mut model = HashMap::new();
         for (step, (insert, n)) in steps.into_iter().enumerate() {
             let key = name(n);

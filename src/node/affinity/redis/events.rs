@@ -19,8 +19,8 @@ const FEW_FLAGS: &str = "Ex";
 const GONE: [&[u8]; 5] = [b"del", b"evicted", b"expired", b"move_from", b"rename_from"];
 
 /// Something was done to a key, which is there now; the most usual first.
-const THERE: &str = "set hset lpush rpush sadd zadd xadd incrby expire append setrange setbit pfadd \
-    hincrby hincrbyfloat incrbyfloat hdel persist restore rename_to move_to copy_to \
+const THERE: &str = "set hset lpush rpush sadd zadd xadd incrby expire append setrange setbit \
+    pfadd hincrby hincrbyfloat incrbyfloat hdel persist restore rename_to move_to copy_to \
     lpop rpop linsert lrem lset ltrim sortstore spop srem sdiffstore sinterstore sunionstore \
     zincr zpopmax zpopmin zrem zremrangebylex zremrangebyrank zremrangebyscore \
     zdiffstore zinterstore zrangestore zunionstore georadiusstore geosearchstore \

@@ -105,7 +105,10 @@ async fn told_until(
 
 /// The changes that are told, up to this one.
 async fn changes_until(news: &mut mpsc::Receiver<Told>, last: Change) -> Vec<Change> {
-    let is_last = |news: &StoreNews| matches!(news, StoreNews::Changed(changes) if changes.last() == Some(&last));
+    let is_last = |news: &StoreNews| match news {
+        StoreNews::Changed(changes) => changes.last() == Some(&last),
+        _ => false,
+    };
     let told = told_until(news, is_last).await.into_iter();
     let changes = told.map(|news| match news {
         StoreNews::Changed(changes) => changes,
