@@ -22,7 +22,7 @@ const WORKERS_MAX: usize = 1_024;
 const INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
 
 /// Above it no silence would ever be long enough.
-const PHI_MAX: f64 = 100.0;
+const PHI_MAX: f64 = 300.0;
 
 /// Largest single argument: requests are addressed with 32 bits.
 const BULK_BYTES_MAX: u64 = 4 << 30;

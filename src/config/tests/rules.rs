@@ -67,7 +67,7 @@ fn values_out_of_range_are_refused() {
         ("cluster: {seeds_interval_ms: 3600001}", "no time between two questions to a provider"),
         ("cluster: {dns_server: resolver}", "`resolver` is no address of a DNS server"),
         ("cluster: {phi_threshold: -1}", "`-1` is not a positive number"),
-        ("cluster: {phi_threshold: 101}", "nobody can be so sure that a node is gone"),
+        ("cluster: {phi_threshold: 301}", "nobody can be so sure that a node is gone"),
         ("cluster: 5", "expected a map of settings, found text"),
         ("auth: {store_password: x}", "this store has no AUTH"),
         ("default_bucket_type: x", "`x` is no bucket type"),
