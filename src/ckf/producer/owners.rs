@@ -38,6 +38,12 @@ impl Owners {
         Owners(count)
     }
 
+    /// Whether the inline form has a field for such an edge.
+    #[inline]
+    pub(super) fn may_be_inline(source: SourceIdx, id: ExternalId, hash: SequenceHash) -> bool {
+        id.0 == hash.0 && source < NOBODY
+    }
+
     /// The form of a hash whose only edge this is.
     pub(super) fn first(source: SourceIdx, id: ExternalId, hash: SequenceHash) -> Owners {
         let nobody = Owners(INLINE | ((1 << (FIELD_BITS * FIELDS)) - 1));
@@ -54,7 +60,7 @@ impl Owners {
         if !self.is_inline() {
             return Some(Owners::counted(self.0 + 1));
         }
-        if id.0 != hash.0 || source >= NOBODY {
+        if !Owners::may_be_inline(source, id, hash) {
             return None;
         }
         let free = (0..FIELDS).find(|field| self.field(*field) == NOBODY)?;

@@ -154,7 +154,7 @@ impl Ownership {
     /// Brings near what adding an edge will write.
     #[inline]
     pub(super) fn prefetch_edge(&self, source: SourceIdx, id: ExternalId, hash: SequenceHash) {
-        if may_be_inline(source, id, hash) {
+        if Owners::may_be_inline(source, id, hash) {
             self.prefetch_name(source, id);
             self.hashes.prefetch(hash.0);
         } else {
@@ -269,7 +269,7 @@ impl Ownership {
     /// Makes room for these edges of `source`, so that adding them cannot fail. Hashes may change
     /// their form, which nothing outside can see.
     pub(super) fn reserve(&mut self, source: SourceIdx, edges: &[Edge]) -> Result<(), Unreserved> {
-        let inline = edges.iter().filter(|edge| may_be_inline(source, edge.id, edge.hash));
+        let inline = edges.iter().filter(|edge| Owners::may_be_inline(source, edge.id, edge.hash));
         self.hashes.reserve(inline.clone().map(|edge| edge.hash.0))?;
         let mut all_inline = inline.count() == edges.len();
         for edge in edges.iter().filter(|edge| !edge.is_first) {
@@ -298,7 +298,7 @@ impl Ownership {
                 let counted = Owners::counted(self.names.unlist(hash));
                 self.hashes.insert(hash.0, counted.to_bytes());
             }
-            return Ok(listed == 0 && may_be_inline(source, id, hash));
+            return Ok(listed == 0 && Owners::may_be_inline(source, id, hash));
         };
         if !owners.is_inline() {
             let count_max = OWNERS_MAX - batch.min(OWNERS_MAX as usize) as u32;
@@ -356,8 +356,8 @@ impl Ownership {
                     return false;
                 }
                 self.unique += 1;
-                let owners =
-                    may_be_inline(source, id, hash).then(|| Owners::first(source, id, hash));
+                let owners = Owners::may_be_inline(source, id, hash)
+                    .then(|| Owners::first(source, id, hash));
                 if let Some(owners) = owners {
                     self.hashes.insert(hash.0, owners.to_bytes());
                 }
@@ -451,9 +451,4 @@ impl SourceState {
     fn edges(&self) -> usize {
         self.pages.records() + self.inline_edges
     }
-}
-
-/// Whether the first edge of a hash is inline when it is this one.
-fn may_be_inline(source: SourceIdx, id: ExternalId, hash: SequenceHash) -> bool {
-    Owners::first(source, id, hash).is_inline()
 }
