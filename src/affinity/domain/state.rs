@@ -138,6 +138,12 @@ impl Domain {
         lock(&self.holder).state().is_some()
     }
 
+    /// Whether what is published is in the table that answers here. A publication that began in
+    /// the domain before, just as that was being moved from, writes a table nobody asks any more.
+    pub fn publishes_here(&self) -> bool {
+        self.tables.in_place() & (1 << OWN_LANE) != 0
+    }
+
     /// True once when the state contradicted itself: it must be built anew.
     pub fn is_damaged(&self) -> bool {
         self.hears.damaged.load(Ordering::Relaxed)

@@ -165,7 +165,8 @@ impl Pools {
         }
         let publisher = posts.is_some_and(|posts| posts.publisher == own);
         let begins = !self.publishes && !self.waits_for_strangers(own);
-        let replaced = self.publishes && self.inlets[0].seen() > self.incarnation;
+        let replaced = self.publishes
+            && (self.inlets[0].seen() > self.incarnation || !self.domain.publishes_here());
         if publisher && (begins || replaced) {
             self.publish(own, counters, now);
         } else if !publisher && self.publishes {

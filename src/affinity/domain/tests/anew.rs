@@ -130,6 +130,20 @@ fn a_publisher_that_begins_anew_answers_for_itself() {
 }
 
 #[test]
+fn a_publication_that_began_where_it_was_moved_from_is_noticed() {
+    let domain = datacenter("a", 1000, "x");
+    domain.stand_by();
+    let next = domain.move_to(spec("keys", KEYS, &["a", "here", "more"])).unwrap();
+    // Whoever publishes did not know of the other one yet.
+    domain.publish(2 << 20).unwrap();
+    assert!(next.publication().is_some() && !next.publishes_here());
+    assert_eq!(next.ready_lanes() & 1, 0);
+    next.publish(3 << 20).unwrap();
+    assert!(next.publishes_here());
+    assert_eq!(next.ready_lanes() & 1, 1);
+}
+
+#[test]
 fn a_filter_that_does_not_fit_leaves_no_copy_behind() {
     let (here, there) = follower(1000, 1000);
     there.publish(1 << 20).unwrap();
