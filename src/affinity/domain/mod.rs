@@ -165,6 +165,8 @@ pub struct Domain {
     /// Engines' events, for domains of blocks.
     journal: Option<Arc<Mutex<Journal>>>,
     holder: Arc<Mutex<Holder>>,
+    /// Another one took its place, and publishes. Changed under the lock of the holder.
+    is_left: AtomicBool,
     inlets: Mutex<Inlets>,
 }
 
@@ -220,7 +222,8 @@ impl Domain {
         };
         let tables = Tables::new(config, spec.resize_bytes_max)?;
         let lanes = Lanes::new(spec.datacenters.iter().cloned(), spec.stale_after_ms);
-        Ok(Domain { spec, tables, lanes, format, hears, journal, holder, inlets: Mutex::default() })
+        let (is_left, inlets) = (AtomicBool::new(false), Mutex::default());
+        Ok(Domain { spec, tables, lanes, format, hears, journal, holder, is_left, inlets })
     }
 
     /// Keys that the node's store was told to change a moment ago.

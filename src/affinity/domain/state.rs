@@ -28,16 +28,16 @@ const LAYOUT_GENERATION: u64 = 1;
 impl Domain {
     /// The same domain with other datacenters. The exact state and what engines told are shared
     /// with this one, so that nothing told to either is lost; publication goes on through the new
-    /// one, and lanes of datacenters in both begin with what they have here.
+    /// one alone, and lanes of datacenters in both begin with what they have here.
     pub fn move_to(&self, spec: DomainSpec) -> Result<Domain, DomainError> {
         let (journal, holder) = (self.journal.clone(), Arc::clone(&self.holder));
         let next = Domain::around(spec, journal, holder, Arc::clone(&self.hears))?;
-        let published = lock(&self.holder).producer().map(|producer| producer.identity);
+        let published = self.leave();
         if let Some(identity) = published {
             // Questions come here until the next one is whole and takes its place.
             self.hold_own_lane();
             let begun = next.publish(identity.producer_incarnation + INCARNATION_STEP);
-            begun.inspect_err(|_| self.tables.let_go(OWN_LANE))?;
+            begun.or_else(|error| self.stay().and(Err(error)))?;
         }
         for (lane, theirs) in self.lanes.iter() {
             let here = next.lanes.iter().find(|(_, ours)| ours.dc == theirs.dc);
@@ -53,6 +53,28 @@ impl Domain {
             }
         }
         Ok(next)
+    }
+
+    /// Nothing is published through this domain any more; gives what was.
+    fn leave(&self) -> Option<ProducerIdentity> {
+        let mut holder = lock(&self.holder);
+        self.is_left.store(true, Ordering::Relaxed);
+        holder.producer().map(|producer| producer.identity)
+    }
+
+    /// Goes on after moves of which nothing came: what is published is published through this
+    /// domain again.
+    pub fn stay(&self) -> Result<(), DomainError> {
+        let mut holder = lock(&self.holder);
+        if !self.is_left.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let published = holder.producer().map(|producer| producer.identity);
+        let again = published.map_or(Ok(()), |identity| {
+            self.publish_from(&mut holder, identity.producer_incarnation + INCARNATION_STEP)
+        });
+        self.tables.let_go(OWN_LANE);
+        again
     }
 
     /// Keeps the own datacenter's exact state on this node, empty at first.
@@ -88,9 +110,14 @@ impl Domain {
     }
 
     /// Makes this node the publisher of the own datacenter's pool, or begins a new generation.
-    /// `incarnation` rises with every takeover of the pool.
+    /// `incarnation` rises with every takeover of the pool. Nothing happens when this domain was
+    /// moved: who publishes is about to learn of the one that took its place, and the lane it
+    /// would write here is asked by nobody.
     pub fn publish(&self, incarnation: u64) -> Result<(), DomainError> {
         let mut holder = lock(&self.holder);
+        if self.is_left.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         self.hold_own_lane();
         let published = self.publish_from(&mut holder, incarnation);
         self.tables.let_go(OWN_LANE);
@@ -136,12 +163,6 @@ impl Domain {
     /// Whether this node keeps the exact state.
     pub fn holds_state(&self) -> bool {
         lock(&self.holder).state().is_some()
-    }
-
-    /// Whether what is published is in the table that answers here. A publication that began in
-    /// the domain before, just as that was being moved from, writes a table nobody asks any more.
-    pub fn publishes_here(&self) -> bool {
-        self.tables.in_place() & (1 << OWN_LANE) != 0
     }
 
     /// True once when the state contradicted itself: it must be built anew.

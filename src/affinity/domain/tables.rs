@@ -98,7 +98,7 @@ impl Tables {
     }
 
     /// The lanes that answer from where they are written.
-    pub(super) fn in_place(&self) -> u16 {
+    fn in_place(&self) -> u16 {
         let beside = self.beside.load();
         self.own.ready_lanes() | beside.as_ref().map_or(0, |beside| beside.ready_lanes())
     }

@@ -165,8 +165,7 @@ impl Pools {
         }
         let publisher = posts.is_some_and(|posts| posts.publisher == own);
         let begins = !self.publishes && !self.waits_for_strangers(own);
-        let replaced = self.publishes
-            && (self.inlets[0].seen() > self.incarnation || !self.domain.publishes_here());
+        let replaced = self.publishes && self.inlets[0].seen() > self.incarnation;
         if publisher && (begins || replaced) {
             self.publish(own, counters, now);
         } else if !publisher && self.publishes {

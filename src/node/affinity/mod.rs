@@ -177,6 +177,11 @@ impl AffinityPlane {
             }
             Err(error) => {
                 tracing::error!(%error, "the lanes cannot be laid out for the new ring");
+                for old in current.domains() {
+                    if let Err(error) = old.stay() {
+                        tracing::error!(domain = old.name(), %error, "cannot publish");
+                    }
+                }
                 current
             }
         }

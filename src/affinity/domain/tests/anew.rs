@@ -120,27 +120,50 @@ fn a_publisher_that_begins_anew_answers_for_itself() {
     always_answered(&domain, OWN_LANE, "x", || {
         (0..TIMES).for_each(|n| domain.publish((1 << 20) + n).unwrap());
     });
-    let shape = spec("keys", KEYS, &["a", "here", "more"]);
     always_answered(&domain, OWN_LANE, "x", || {
-        let next = domain.move_to(shape).unwrap();
+        let next = domain.move_to(grown()).unwrap();
         assert_eq!(answer(&next, OWN_LANE, "x"), Some(true));
     });
     // The one it moved to publishes; this one has what it had when it left.
     assert_eq!(answer(&domain, OWN_LANE, "x"), Some(true));
 }
 
+/// The shape of the domain of datacenter `a` after one more was added.
+fn grown() -> DomainSpec {
+    spec("keys", KEYS, &["a", "here", "more"])
+}
+
 #[test]
-fn a_publication_that_began_where_it_was_moved_from_is_noticed() {
+fn nothing_is_published_through_a_domain_that_was_moved() {
+    let domain = datacenter("a", 1000, "x");
+    let next = domain.move_to(grown()).unwrap();
+    // Whoever publishes does not know of the other one yet, and begins anew.
+    domain.publish(2 << 20).unwrap();
+    assert_eq!(answer(&next, OWN_LANE, "x"), Some(true));
+    // The same where nothing was published yet.
     let domain = datacenter("a", 1000, "x");
     domain.stand_by();
-    let next = domain.move_to(spec("keys", KEYS, &["a", "here", "more"])).unwrap();
-    // Whoever publishes did not know of the other one yet.
+    let next = domain.move_to(grown()).unwrap();
     domain.publish(2 << 20).unwrap();
-    assert!(next.publication().is_some() && !next.publishes_here());
-    assert_eq!(next.ready_lanes() & 1, 0);
+    assert_eq!(next.publication(), None);
     next.publish(3 << 20).unwrap();
-    assert!(next.publishes_here());
     assert_eq!(next.ready_lanes() & 1, 1);
+}
+
+#[test]
+fn a_move_of_which_nothing_came_is_taken_back() {
+    let domain = datacenter("a", 1000, "x");
+    let begun = domain.publication().unwrap().identity.producer_incarnation;
+    drop(domain.move_to(grown()).unwrap());
+    domain.stay().unwrap();
+    let changes = [Change::Stored(key("y"))];
+    domain.apply_changes(MEMBER, &changes, 0).unwrap();
+    assert_eq!(answer(&domain, OWN_LANE, "y"), Some(true));
+    // Those who follow it must not take the new filter for the one before.
+    let again = domain.publication().unwrap().identity.producer_incarnation;
+    assert!(again > begun + INCARNATION_STEP);
+    domain.stay().unwrap();
+    assert_eq!(domain.publication().unwrap().identity.producer_incarnation, again);
 }
 
 #[test]
