@@ -304,11 +304,7 @@ pub fn owner_in(
     dc: &RemoteDc,
     standings: &[Standing],
 ) -> Option<(usize, PeerIdx)> {
-    let preselected = preselected(q, dc);
-    let racks = Racks::new(dc.racks.clone(), q.cap);
-    let others = racks.iter().filter(|rack| *rack != preselected);
-    std::iter::once(preselected)
-        .chain(others)
+    preselected_first(q, dc)
         .find_map(|rack| usable(q, rack, standings).ok().map(|(peer, _)| (rack, peer)))
 }
 
@@ -319,11 +315,8 @@ pub fn reader_in(
     dc: &RemoteDc,
     standings: &[Standing],
 ) -> Option<(usize, PeerIdx)> {
-    let preselected = preselected(q, dc);
-    let racks = Racks::new(dc.racks.clone(), q.cap);
-    let others = racks.iter().filter(|rack| *rack != preselected);
     let mut joining = None;
-    for rack in std::iter::once(preselected).chain(others).filter(|rack| !q.was_tried(*rack)) {
+    for rack in preselected_first(q, dc).filter(|rack| !q.was_tried(*rack)) {
         match usable(q, rack, standings) {
             Ok((peer, false)) => return Some((rack, peer)),
             Ok((peer, true)) => {
@@ -333,6 +326,13 @@ pub fn reader_in(
         }
     }
     joining
+}
+
+/// The racks of another datacenter that hold a key, the preselected one first.
+fn preselected_first(q: &Question<'_>, dc: &RemoteDc) -> impl Iterator<Item = usize> + use<> {
+    let preselected = preselected(q, dc);
+    let racks = Racks::new(dc.racks.clone(), q.cap);
+    std::iter::once(preselected).chain(racks.iter().filter(move |rack| *rack != preselected))
 }
 
 fn preselected(q: &Question<'_>, dc: &RemoteDc) -> usize {
