@@ -141,20 +141,22 @@ impl<C: Cell> CellTable<C> {
 
     /// The first entry that may be that of `key` and of which `is` holds.
     #[inline]
-    pub(super) fn find_by(&self, key: u64, is: impl Fn(C::Value) -> bool) -> Option<Slot> {
+    pub(super) fn find_by(
+        &self,
+        key: u64,
+        mut is: impl FnMut(Slot, C::Value) -> bool,
+    ) -> Option<Slot> {
         let mixed = self.mix(key);
         let shard = shard_of(mixed);
         let cells = self.cells(shard);
         let home = home(mixed, cells.len());
         let mut cell = home;
         for _ in 0..cells.len() {
-            let mut slots = cells[cell].candidates(mixed);
-            while slots != 0 {
-                let slot = slots.trailing_zeros() as usize;
-                if is(cells[cell].value(slot)) {
-                    return Some(Slot { shard, home, cell, slot });
+            for slot in slots(cells[cell].candidates(mixed)) {
+                let at = Slot { shard, home, cell, slot };
+                if is(at, cells[cell].value(slot)) {
+                    return Some(at);
                 }
-                slots &= slots - 1;
             }
             if !cells[cell].was_passed() {
                 return None;
@@ -162,6 +164,15 @@ impl<C: Cell> CellTable<C> {
             cell = next(cell, cells.len());
         }
         None
+    }
+
+    /// Shows all entries that may be those of `key`.
+    #[inline]
+    pub(super) fn visit(&self, key: u64, mut look: impl FnMut(Slot, C::Value)) {
+        self.find_by(key, |at, value| {
+            look(at, value);
+            false
+        });
     }
 
     /// The value of an entry.

@@ -239,7 +239,9 @@ impl DcCkfState {
         }
         let mut first_error = None;
         for run in ids.chunks(PREFETCH_RUN) {
-            self.prefetch_removals(idx, run);
+            if run.len() > 1 {
+                self.prefetch_removals(idx, run);
+            }
             for &id in run {
                 let outcome = self.remove_one(idx, id);
                 first_error = first_error.or(outcome.err());
@@ -261,9 +263,7 @@ impl DcCkfState {
     }
 
     fn remove_one(&mut self, source: SourceIdx, id: ExternalId) -> Result<(), EventError> {
-        let filter = &mut self.filter;
-        let release = |hash| filter.remove(filter.address(hash)).is_ok();
-        match self.ownership.take(source, id, release) {
+        match self.ownership.take(source, id, &mut self.filter) {
             Taken::Gone => Ok(()),
             Taken::Kept => Err(EventError::IndexerInvariantViolation),
             Taken::Unknown => {

@@ -5,7 +5,7 @@
 //! one from the hash. A hash with many edges is only counted (see `ownership.rs`) and not listed
 //! by hash. So a block of one owner takes its two names and eleven bytes.
 
-use super::cells::{Cell, CellTable, TaggedCell};
+use super::cells::{Cell, CellTable, Slot, TaggedCell};
 use super::ownership::SourceIdx;
 use super::slab::{Pages, Record, RecordIdx, Slab};
 use crate::ckf::alloc::OutOfMemory;
@@ -20,6 +20,22 @@ pub(super) struct Names {
     slab: Slab,
     by_name: CellTable<TaggedCell>,
     by_hash: CellTable<TaggedCell>,
+}
+
+/// An edge that was found by name, until the next change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named {
+    pub(super) record: RecordIdx,
+    name: Slot,
+}
+
+/// How an edge is listed by its hash, until the next change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Listing {
+    /// Where it is, if it is listed.
+    pub(super) at: Option<Slot>,
+    /// Other edges are listed by this hash.
+    pub(super) has_siblings: bool,
 }
 
 impl Names {
@@ -52,46 +68,48 @@ impl Names {
     /// Brings near the record that is probably that of a name.
     #[inline]
     pub(super) fn prefetch_record(&self, source: SourceIdx, id: ExternalId) {
-        if let Some(at) = self.by_name.find_by(name_key(source, id.0), |_| true) {
-            self.slab.prefetch(self.by_name.value(at));
-        }
+        self.by_name.find_by(name_key(source, id.0), |_, record| {
+            self.slab.prefetch(record);
+            true
+        });
     }
 
     /// The edge that a source calls so.
     #[inline]
-    pub(super) fn find(&self, source: SourceIdx, id: ExternalId) -> Option<RecordIdx> {
-        let is = |at| self.slab.get(at).id == id.0 && self.slab.source_of(at) == source;
-        self.by_name.find_by(name_key(source, id.0), is).map(|at| self.by_name.value(at))
+    pub(super) fn find(&self, source: SourceIdx, id: ExternalId) -> Option<Named> {
+        let mut found = 0;
+        let name = self.by_name.find_by(name_key(source, id.0), |_, record| {
+            found = record;
+            self.slab.get(record).id == id.0 && self.slab.source_of(record) == source
+        })?;
+        Some(Named { record: found, name })
     }
 
     /// The hash of an edge.
     #[inline]
-    pub(super) fn hash(&self, at: RecordIdx) -> SequenceHash {
-        SequenceHash(self.slab.get(at).hash)
+    pub(super) fn hash(&self, record: RecordIdx) -> SequenceHash {
+        SequenceHash(self.slab.get(record).hash)
     }
 
     /// Edges listed by this hash.
     pub(super) fn listed(&self, hash: SequenceHash) -> u32 {
-        let count = std::cell::Cell::new(0);
-        self.by_hash.find_by(hash.0, |at| {
-            count.set(count.get() + u32::from(self.slab.get(at).hash == hash.0));
-            false
+        let mut count = 0;
+        self.by_hash.visit(hash.0, |_, record| count += u32::from(self.hash(record) == hash));
+        count
+    }
+
+    /// How an edge is listed by its hash.
+    #[inline]
+    pub(super) fn listing(&self, record: RecordIdx) -> Listing {
+        let (hash, mut listing) = (self.hash(record), Listing::default());
+        self.by_hash.visit(hash.0, |at, other| {
+            if other == record {
+                listing.at = Some(at);
+            } else {
+                listing.has_siblings |= self.hash(other) == hash;
+            }
         });
-        count.get()
-    }
-
-    /// Whether an edge is listed by its hash.
-    #[inline]
-    pub(super) fn is_listed(&self, at: RecordIdx) -> bool {
-        self.by_hash.find_by(self.slab.get(at).hash, |other| other == at).is_some()
-    }
-
-    /// Whether other edges than this one are listed by its hash.
-    #[inline]
-    pub(super) fn has_listed_siblings(&self, at: RecordIdx) -> bool {
-        let hash = self.slab.get(at).hash;
-        let is = |other| other != at && self.slab.get(other).hash == hash;
-        self.by_hash.find_by(hash, is).is_some()
+        listing
     }
 
     /// Makes room for these edges, given by source, name and hash, of so many `sources` together.
@@ -104,7 +122,7 @@ impl Names {
         slab.reserve(edges.clone().count(), sources)?;
         by_name.reserve_by(
             edges.clone().map(|(source, id, _)| name_key(source, id.0)),
-            |_, _, cell, slot| name_of(slab, cell, slot),
+            |_, _, cell, slot| key_of_name(slab, cell, slot),
         )?;
         by_hash.reserve_by(edges.map(|(_, _, hash)| hash.0), |_, _, cell, slot| {
             hash_of(slab, cell, slot)
@@ -125,19 +143,18 @@ impl Names {
         }
     }
 
-    /// Takes away an edge of the source whose pages these are.
-    pub(super) fn remove(&mut self, pages: &mut Pages, at: RecordIdx) {
-        let source = self.slab.source_of(at);
-        self.forget(at);
-        self.slab.remove(pages, at);
-        let Some(page) = self.slab.begin_merge(pages, at) else { return };
+    /// Takes away an edge of the source whose pages these are, as it was found, from where it is
+    /// listed.
+    pub(super) fn remove(&mut self, pages: &mut Pages, found: Named, listed: Option<Slot>) {
+        let source = self.slab.source_of(found.record);
+        self.forget(found.name, listed);
+        self.slab.remove(pages, found.record);
+        let Some(page) = self.slab.begin_merge(pages, found.record) else { return };
         for before in self.slab.of_page(page) {
             let record = *self.slab.get(before);
             let after = self.slab.insert(source, pages, record);
-            let is = |at| at == before;
-            let name = self.by_name.find_by(name_key(source, record.id), is);
-            self.by_name.set_value(name.expect("every edge is found by name"), after);
-            if let Some(listed) = self.by_hash.find_by(record.hash, is) {
+            self.by_name.set_value(self.name_of(before), after);
+            if let Some(listed) = self.listing(before).at {
                 self.by_hash.set_value(listed, after);
             }
         }
@@ -148,7 +165,8 @@ impl Names {
     pub(super) fn unlist(&mut self, hash: SequenceHash) -> u32 {
         let Names { slab, by_hash, .. } = self;
         let mut count = 0;
-        while let Some(at) = by_hash.find_by(hash.0, |at| slab.get(at).hash == hash.0) {
+        let is = |_: Slot, record| slab.get(record).hash == hash.0;
+        while let Some(at) = by_hash.find_by(hash.0, is) {
             by_hash.remove_by(at, |_, _, cell, slot| hash_of(slab, cell, slot));
             count += 1;
         }
@@ -166,10 +184,10 @@ impl Names {
         for mut next in self.slab.first_pages(pages) {
             while let Some(page) = next {
                 next = self.slab.next_page(page);
-                for at in self.slab.of_page(page) {
-                    if visit(self, at) {
-                        self.forget(at);
-                        self.slab.remove(pages, at);
+                for record in self.slab.of_page(page) {
+                    if visit(self, record) {
+                        self.forget(self.name_of(record), self.listing(record).at);
+                        self.slab.remove(pages, record);
                     }
                 }
             }
@@ -184,14 +202,18 @@ impl Names {
         self.slab.iter().map(edge)
     }
 
+    /// Where an edge is found by name.
+    fn name_of(&self, record: RecordIdx) -> Slot {
+        let key = name_key(self.slab.source_of(record), self.slab.get(record).id);
+        let name = self.by_name.find_by(key, |_, other| other == record);
+        name.expect("every edge is found by name")
+    }
+
     /// Takes an edge out of both tables.
-    fn forget(&mut self, at: RecordIdx) {
+    fn forget(&mut self, name: Slot, listed: Option<Slot>) {
         let Names { slab, by_name, by_hash } = self;
-        let (source, record) = (slab.source_of(at), *slab.get(at));
-        let name = by_name.find_by(name_key(source, record.id), |other| other == at);
-        let name = name.expect("every edge is found by name");
-        by_name.remove_by(name, |_, _, cell, slot| name_of(slab, cell, slot));
-        if let Some(listed) = by_hash.find_by(record.hash, |other| other == at) {
+        by_name.remove_by(name, |_, _, cell, slot| key_of_name(slab, cell, slot));
+        if let Some(listed) = listed {
             by_hash.remove_by(listed, |_, _, cell, slot| hash_of(slab, cell, slot));
         }
     }
@@ -201,7 +223,7 @@ fn name_key(source: SourceIdx, id: u64) -> u64 {
     id ^ u64::from(source).wrapping_mul(SOURCE_MIX)
 }
 
-fn name_of(slab: &Slab, cell: &TaggedCell, slot: usize) -> u64 {
+fn key_of_name(slab: &Slab, cell: &TaggedCell, slot: usize) -> u64 {
     let at = cell.value(slot);
     name_key(slab.source_of(at), slab.get(at).id)
 }

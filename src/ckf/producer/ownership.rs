@@ -18,9 +18,9 @@ use fnv::FnvHashMap;
 pub(super) use self::removal::Taken;
 use super::cells::{CellTable, KeyedCell};
 use super::event::Source;
-use super::names::Names;
+use super::names::{Named, Names};
 use super::owners::{OWNERS_MAX, OwnerBytes, Owners};
-use super::slab::{Pages, RecordIdx};
+use super::slab::Pages;
 use super::sources::BySource;
 use crate::ckf::addressing::Address;
 use crate::ckf::alloc::{self, OutOfMemory};
@@ -154,12 +154,13 @@ impl Ownership {
     /// Brings near what adding an edge will write.
     #[inline]
     pub(super) fn prefetch_edge(&self, source: SourceIdx, id: ExternalId, hash: SequenceHash) {
-        if Owners::may_be_inline(source, id, hash) {
-            self.prefetch_name(source, id);
-            self.hashes.prefetch(hash.0);
-        } else {
+        let is_inline = Owners::may_be_inline(source, id, hash);
+        if !is_inline || self.source(source).pages.records() > 0 {
             self.names.prefetch_name(source, id);
-            self.names.prefetch_hash(hash);
+        }
+        match is_inline {
+            true => self.hashes.prefetch(hash.0),
+            false => self.names.prefetch_hash(hash),
         }
     }
 
@@ -171,20 +172,21 @@ impl Ownership {
         }
     }
 
-    /// Brings near what taking an edge away will write, when name and record are near already;
-    /// gives the hash `id` stands for, if `source` has an edge of that name, else any.
+    /// Brings near what tells how many edges a hash has; gives the hash that `source` calls `id`,
+    /// if it has an edge of that name, else any.
     #[inline]
     pub(super) fn prefetch_hash_of(&self, source: SourceIdx, id: ExternalId) -> SequenceHash {
-        match self.find_named(source, id) {
-            Some(at) => {
-                let hash = self.names.hash(at);
-                self.names.prefetch_hash(hash);
-                if self.hashes.len() > 0 {
-                    self.hashes.prefetch(hash.0);
-                }
-                hash
-            }
-            None => SequenceHash(id.0),
+        let Some(found) = self.find_named(source, id) else { return SequenceHash(id.0) };
+        let hash = self.names.hash(found.record);
+        self.prefetch_hash(hash);
+        hash
+    }
+
+    #[inline]
+    fn prefetch_hash(&self, hash: SequenceHash) {
+        self.names.prefetch_hash(hash);
+        if self.hashes.len() > 0 {
+            self.hashes.prefetch(hash.0);
         }
     }
 
@@ -256,8 +258,8 @@ impl Ownership {
 
     /// The same without edges that lie inline.
     pub(super) fn named_link(&self, source: SourceIdx, id: ExternalId) -> Link {
-        if let Some(at) = self.find_named(source, id) {
-            return Link::Owned(self.names.hash(at));
+        if let Some(found) = self.find_named(source, id) {
+            return Link::Owned(self.names.hash(found.record));
         }
         let omitted = &self.source(source).omitted;
         if omitted.is_empty() {
@@ -429,7 +431,7 @@ impl Ownership {
         counted
     }
 
-    fn find_named(&self, source: SourceIdx, id: ExternalId) -> Option<RecordIdx> {
+    fn find_named(&self, source: SourceIdx, id: ExternalId) -> Option<Named> {
         let has_names = self.source(source).pages.records() > 0;
         if has_names { self.names.find(source, id) } else { None }
     }

@@ -28,7 +28,8 @@ pub(super) struct Record {
     pub(super) hash: u64,
 }
 
-/// The pages of one source: those with room, in a list, and how many there are in all.
+/// The pages of one source: a list of those with room and one of those without, and how much they
+/// hold.
 #[derive(Debug)]
 pub(super) struct Pages {
     open: u32,

@@ -108,7 +108,7 @@ impl<V: Unset, const N: usize> CellTable<KeyedCell<V, N>> {
     /// Where `key` lies.
     #[inline]
     pub(in crate::ckf::producer) fn find(&self, key: u64) -> Option<Slot> {
-        self.find_by(key, |_| true)
+        self.find_by(key, |_, _| true)
     }
 
     /// The value of `key`.

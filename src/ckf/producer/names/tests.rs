@@ -26,17 +26,19 @@ impl Scene {
             names.reserve(std::iter::once((source, id, hash)), 1).unwrap();
             names.insert((source, pages), (id, hash), true);
         } else {
-            let at = self.names.find(source, ExternalId(id)).unwrap();
-            self.model.insert((source, id), self.names.hash(at).0);
+            let found = self.names.find(source, ExternalId(id)).unwrap();
+            self.model.insert((source, id), self.names.hash(found.record).0);
         }
     }
 
     fn remove(&mut self, source: SourceIdx, id: u64) {
         let found = self.names.find(source, ExternalId(id));
-        assert_eq!(found.map(|at| self.names.hash(at).0), self.model.remove(&(source, id)));
-        if let Some(at) = found {
+        let hash = found.map(|found| self.names.hash(found.record).0);
+        assert_eq!(hash, self.model.remove(&(source, id)));
+        if let Some(found) = found {
             let (names, pages) = self.of(source);
-            names.remove(pages, at);
+            let listing = names.listing(found.record);
+            names.remove(pages, found, listing.at);
         }
     }
 
@@ -54,12 +56,12 @@ impl Scene {
             self.model.iter().map(|((source, id), hash)| (*source, *id, *hash)).collect();
         assert_eq!(all, expected);
         for (&(source, id), &hash) in &self.model {
-            let at = self.names.find(source, ExternalId(id)).expect("found by name");
-            assert_eq!(self.names.hash(at), SequenceHash(hash));
+            let found = self.names.find(source, ExternalId(id)).expect("found by name");
+            assert_eq!(self.names.hash(found.record), SequenceHash(hash));
             let alike = self.model.values().filter(|other| **other == hash).count();
             assert_eq!(self.names.listed(SequenceHash(hash)) as usize, alike);
-            assert_eq!(self.names.has_listed_siblings(at), alike > 1);
-            assert!(self.names.is_listed(at));
+            let listing = self.names.listing(found.record);
+            assert!(listing.at.is_some() && listing.has_siblings == (alike > 1));
         }
         for (source, pages) in &self.pages {
             let records = self.model.keys().filter(|(owner, _)| owner == source).count();

@@ -5,6 +5,7 @@ use fnv::FnvHashMap;
 use super::{Hashes, Ownership, SourceIdx};
 use crate::ckf::hashing::{ExternalId, SequenceHash};
 use crate::ckf::producer::cells::Slot;
+use crate::ckf::producer::filter::Filter;
 use crate::ckf::producer::names::Names;
 use crate::ckf::producer::owners::Owners;
 use crate::ckf::producer::slab::RecordIdx;
@@ -21,38 +22,38 @@ pub(in crate::ckf::producer) enum Taken {
 }
 
 impl Ownership {
-    /// Takes away the edge that `source` knows as `id`. When it is its hash's last one, `release`
-    /// is asked to take the fingerprint out of the filter first.
+    /// Takes away the edge that `source` knows as `id`. With its hash's last one goes the
+    /// fingerprint, for whose removal `filter` must have room.
     pub(in crate::ckf::producer) fn take(
         &mut self,
         source: SourceIdx,
         id: ExternalId,
-        release: impl FnOnce(SequenceHash) -> bool,
+        filter: &mut Filter,
     ) -> Taken {
-        let Some(named) = self.find_named(source, id) else {
-            return self.take_inline(source, id, release);
+        let Some(found) = self.find_named(source, id) else {
+            return self.take_inline(source, id, filter);
         };
+        let hash = self.names.hash(found.record);
+        let at = filter.address(hash);
+        filter.prefetch(at);
+        self.prefetch_hash(hash);
         let Ownership { hashes, names, sources, edges, unique, .. } = self;
-        let hash = names.hash(named);
-        let standing = Standing::of(named, hashes, names);
-        if standing.is_last() && !release(hash) {
+        let standing = Standing::of(found.record, hashes, names);
+        if standing.is_last() && filter.remove(at).is_err() {
             return Taken::Kept;
         }
         *unique -= usize::from(standing.is_last());
         standing.leave(hashes);
         let state = sources[source as usize].as_mut().expect("a live source");
-        names.remove(&mut state.pages, named);
+        names.remove(&mut state.pages, found, standing.listed());
         *edges -= 1;
         Taken::Gone
     }
 
     /// The same of an edge that has no record.
-    fn take_inline(
-        &mut self,
-        source: SourceIdx,
-        id: ExternalId,
-        release: impl FnOnce(SequenceHash) -> bool,
-    ) -> Taken {
+    fn take_inline(&mut self, source: SourceIdx, id: ExternalId, filter: &mut Filter) -> Taken {
+        let in_filter = filter.address(SequenceHash(id.0));
+        filter.prefetch(in_filter);
         let Ownership { hashes, sources, edges, unique, .. } = self;
         let state = sources[source as usize].as_mut().expect("a live source");
         let owned = |at: &Slot| Owners::of_bytes(hashes.value(*at)).holds_inline(source);
@@ -63,7 +64,7 @@ impl Ownership {
         };
         match Owners::of_bytes(hashes.value(at)).without(source) {
             Some(rest) => hashes.set_value(at, rest.to_bytes()),
-            None if release(SequenceHash(id.0)) => {
+            None if filter.remove(in_filter).is_ok() => {
                 hashes.remove(at);
                 *unique -= 1;
             }
@@ -118,25 +119,34 @@ impl Ownership {
 #[derive(Clone, Copy)]
 enum Standing {
     /// It is listed, alone or with others.
-    Listed { is_last: bool },
+    Listed { at: Slot, is_last: bool },
     /// Its hash is counted, here.
     Counted(Slot, Owners),
 }
 
 impl Standing {
-    fn of(named: RecordIdx, hashes: &Hashes, names: &Names) -> Standing {
-        if names.is_listed(named) {
-            return Standing::Listed { is_last: !names.has_listed_siblings(named) };
+    fn of(record: RecordIdx, hashes: &Hashes, names: &Names) -> Standing {
+        let listing = names.listing(record);
+        if let Some(at) = listing.at {
+            return Standing::Listed { at, is_last: !listing.has_siblings };
         }
-        let at = hashes.find(names.hash(named).0).expect("a hash is listed or counted");
+        let at = hashes.find(names.hash(record).0).expect("a hash is listed or counted");
         Standing::Counted(at, Owners::of_bytes(hashes.value(at)))
     }
 
     /// It is the only edge of its hash.
     fn is_last(self) -> bool {
         match self {
-            Standing::Listed { is_last } => is_last,
+            Standing::Listed { is_last, .. } => is_last,
             Standing::Counted(_, owners) => owners.count() == 1,
+        }
+    }
+
+    /// Where it is listed by its hash.
+    fn listed(self) -> Option<Slot> {
+        match self {
+            Standing::Listed { at, .. } => Some(at),
+            Standing::Counted(..) => None,
         }
     }
 
