@@ -19,47 +19,59 @@ impl Model {
         edges.filter(|(held, owned)| *owned && *held == hash).count()
     }
 
-    /// Applies a store whose omitted blocks are taken from the state under test: the filter
-    /// alone knows where there is a place.
+    /// Applies a store, see [`Model::store_resolved`].
     fn store(
         &mut self,
         who: Source,
         parent: Option<u64>,
         blocks: &[(u64, u64)],
-        omitted: impl Fn(u64, &Model) -> bool,
+        omitted: impl Fn(u64) -> bool,
     ) -> Option<EventError> {
         if blocks.is_empty() {
             return None;
         }
-        let names = self.names.get(&who).cloned().unwrap_or_default();
         let mut previous = match parent {
             None => None,
-            Some(id) => match names.get(&id) {
+            Some(id) => match self.names.get(&who).and_then(|names| names.get(&id)) {
                 Some((hash, _)) => Some(SequenceHash(*hash)),
                 None => return Some(EventError::ParentBlockNotFound),
             },
         };
-        let mut after = names;
-        let mut wanted: Vec<(u64, u64)> = Vec::new();
-        for &(id, tokens) in blocks {
+        let chain = blocks.iter().map(|&(id, tokens)| {
             let hash = SequenceHash::after(previous, BlockHash(tokens));
             previous = Some(hash);
+            (id, hash.0)
+        });
+        self.store_resolved(who, &chain.collect::<Vec<_>>(), omitted)
+    }
+
+    /// Applies a store of blocks whose hashes are known. Which are omitted is taken from the state
+    /// under test: the filter alone knows where there is a place.
+    fn store_resolved(
+        &mut self,
+        who: Source,
+        blocks: &[(u64, u64)],
+        omitted: impl Fn(u64) -> bool,
+    ) -> Option<EventError> {
+        let mut after = self.names.get(&who).cloned().unwrap_or_default();
+        let mut wanted: Vec<(u64, u64)> = Vec::new();
+        for &(id, hash) in blocks {
             match after.get(&id) {
-                Some((held, _)) if *held != hash.0 => {
+                Some((held, _)) if *held != hash => {
                     return Some(EventError::InvalidBlockSequence);
                 }
                 Some((_, true)) => {}
                 Some((_, false)) | None => {
-                    if !wanted.contains(&(id, hash.0)) {
-                        wanted.push((id, hash.0));
+                    if !wanted.contains(&(id, hash)) {
+                        wanted.push((id, hash));
                     }
-                    after.entry(id).or_insert((hash.0, false));
+                    after.entry(id).or_insert((hash, false));
                 }
             }
         }
         let mut error = None;
         for (id, hash) in wanted {
-            let place = self.count(hash) > 0 || !omitted(hash, self);
+            let place = self.count(hash) > 0 || !omitted(hash);
             self.names.entry(who).or_default().insert(id, (hash, place));
             if !place {
                 self.omissions += 1;
@@ -92,6 +104,8 @@ impl Model {
 #[derive(Clone, Debug)]
 enum Step {
     Store { who: Source, parent: Option<u64>, blocks: Vec<(u64, u64)> },
+    Appear { who: Source, keys: Vec<u64> },
+    Resolve { who: Source, blocks: Vec<(u64, u64)> },
     Remove { who: Source, ids: Vec<u64> },
     Clear { who: Source },
     RemoveWorker(u64),
@@ -107,11 +121,16 @@ fn any_step(hashes: Range<u64>) -> impl Strategy<Value = Step> {
     let small = 0u64..24;
     let blocks = prop::collection::vec((small.clone(), hashes), 0..4);
     let key = small.clone().prop_map(|hash| vec![(hash, hash)]);
+    let keys = prop::collection::vec(small.clone(), 0..5);
+    // Names that are no hashes, others that are, and one block under several names.
+    let resolved = prop::collection::vec((small.clone(), small.clone()), 0..4);
     prop_oneof![
         4 => (any_source(), prop::option::weighted(0.4, small.clone()), blocks)
             .prop_map(|(who, parent, blocks)| Step::Store { who, parent, blocks }),
         4 => (any_source(), key)
             .prop_map(|(who, blocks)| Step::Store { who, parent: None, blocks }),
+        2 => (any_source(), keys).prop_map(|(who, keys)| Step::Appear { who, keys }),
+        2 => (any_source(), resolved).prop_map(|(who, blocks)| Step::Resolve { who, blocks }),
         4 => (any_source(), prop::collection::vec(small.clone(), 0..5))
             .prop_map(|(who, ids)| Step::Remove { who, ids }),
         1 => any_source().prop_map(|who| Step::Clear { who }),
@@ -128,11 +147,25 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn run(step: &Step, state: &mut DcCkfState, model: &mut Model, images: &mut Vec<BucketImage>) {
+    let omitted = |state: &DcCkfState, hash| state.owner_count(SequenceHash(hash)) == 0;
     match step {
         Step::Store { who, parent, blocks } => {
             let applied = state.apply(&stored(*who, *parent, blocks), images);
-            let expected = model
-                .store(*who, *parent, blocks, |hash, _| state.owner_count(SequenceHash(hash)) == 0);
+            let expected = model.store(*who, *parent, blocks, |hash| omitted(state, hash));
+            assert_eq!(applied.first_error, expected);
+        }
+        Step::Appear { who, keys } => {
+            let data = EventData::Appeared(keys.iter().copied().map(SequenceHash).collect());
+            let applied = state.apply(&RouterEvent::device(*who, data), images);
+            let blocks: Vec<(u64, u64)> = keys.iter().map(|key| (*key, *key)).collect();
+            let expected = model.store_resolved(*who, &blocks, |hash| omitted(state, hash));
+            assert_eq!(applied.first_error, expected);
+        }
+        Step::Resolve { who, blocks } => {
+            let pairs = blocks.iter().map(|(id, hash)| (ExternalId(*id), SequenceHash(*hash)));
+            let data = EventData::Resolved(pairs.collect());
+            let applied = state.apply(&RouterEvent::device(*who, data), images);
+            let expected = model.store_resolved(*who, blocks, |hash| omitted(state, hash));
             assert_eq!(applied.first_error, expected);
         }
         Step::Remove { who, ids } => {
@@ -156,7 +189,7 @@ fn run(step: &Step, state: &mut DcCkfState, model: &mut Model, images: &mut Vec<
             model.names.remove(who);
             // A roomy filter places everything; the tight one is not run with replacements.
             for hash in hashes {
-                model.store(*who, None, &[(*hash, *hash)], |_, _| false);
+                model.store(*who, None, &[(*hash, *hash)], |_| false);
             }
         }
     }
