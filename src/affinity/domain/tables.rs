@@ -5,8 +5,13 @@
 //! A lane that begins anew in its own place, because its publisher has a new incarnation, is not
 //! written over what answers: a filter that is half old and half new lacks keys that both hold.
 //! A copy of the old one answers for it until the new one is whole.
+//!
+//! A key that seems to be nowhere is looked for again: a query that meets a change under way can
+//! miss a fingerprint that moves, and reads words of two filters when a lane it found ready begins
+//! anew under it.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
@@ -19,8 +24,8 @@ use crate::ckf::consumer::{
 use crate::ckf::format::CkfFormat;
 use crate::ckf::hashing::SequenceHash;
 
-/// Hashes looked up at a time in tables other than the first.
-const BESIDE_RUN: usize = 64;
+/// Hashes looked up at a time in tables other than the first, and again.
+const RUN: usize = 64;
 
 /// Why a filter of another size has no place here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,6 +117,21 @@ impl Tables {
 
     /// For each hash the lanes that may hold it; gives the lanes that answered.
     pub(super) fn probe(&self, hashes: &[SequenceHash], masks: &mut [u16]) -> u16 {
+        let mut ready = self.probe_once(hashes, masks);
+        for (hashes, masks) in hashes.chunks(RUN).zip(masks.chunks_mut(RUN)) {
+            if masks.contains(&0) {
+                // What came before a word that was read is seen from here on.
+                fence(Ordering::Acquire);
+                let mut again = [0; RUN];
+                let again = &mut again[..hashes.len()];
+                ready &= self.probe_once(hashes, again);
+                masks.iter_mut().zip(again).for_each(|(mask, again)| *mask |= *again);
+            }
+        }
+        ready
+    }
+
+    fn probe_once(&self, hashes: &[SequenceHash], masks: &mut [u16]) -> u16 {
         self.settled(|| {
             let mut ready = self.own.probe(hashes, masks);
             if let Some(beside) = &*self.beside.load() {
@@ -281,8 +301,8 @@ fn join(
     place: impl Fn(u16) -> u16,
 ) -> u16 {
     let mut ready = 0;
-    for (hashes, masks) in hashes.chunks(BESIDE_RUN).zip(masks.chunks_mut(BESIDE_RUN)) {
-        let mut found = [0; BESIDE_RUN];
+    for (hashes, masks) in hashes.chunks(RUN).zip(masks.chunks_mut(RUN)) {
+        let mut found = [0; RUN];
         let found = &mut found[..hashes.len()];
         ready |= table.probe(hashes, found);
         masks.iter_mut().zip(found).for_each(|(mask, found)| *mask |= place(*found));

@@ -2,9 +2,13 @@
 //!
 //! Queries and ingestors share the words and the ready mask, nothing else. The contract is weak on
 //! purpose: a query may see some new and some old words of one delta, and one that captured a
-//! ready bit may finish after the lane was retired. Words are stored and loaded relaxed, one
-//! atomic store an image; the snapshot's stores are ordered before the lane's ready bit by the
-//! release in [`LaneTable::activate`], and a query begins with one acquire load of the mask.
+//! ready bit may finish after the lane was retired. Words are loaded relaxed, and stored one atomic
+//! store an image; the snapshot's stores are ordered before the lane's ready bit by the release in
+//! [`LaneTable::activate`], and a query begins with one acquire load of the mask.
+//!
+//! So a fingerprint that moves to its other bucket just then can be missed, once: words are stored
+//! with release, so who asks again after an acquire fence sees everything that came before the
+//! word that misled him.
 //!
 //! A row holds as many words as the next power of two of the configured lanes, so that four
 //! datacenters do not fetch the memory of sixteen. Rows are aligned to their own size.
@@ -102,7 +106,7 @@ impl LaneTable {
     /// Writes one word.
     #[inline]
     pub(super) fn store(&self, lane: u8, bucket: u32, word: u64) {
-        self.cell(lane, bucket).store(word, Ordering::Relaxed);
+        self.cell(lane, bucket).store(word, Ordering::Release);
     }
 
     /// Reads one word.

@@ -17,9 +17,10 @@ use crate::ckf::publication::{CkfDelta, CkfSnapshot};
 
 /// Checks every model; panics at the first order that breaks one.
 pub(crate) fn run() {
-    let models: [(&str, fn()); 4] = [
+    let models: [(&str, fn()); 5] = [
         ("a ready lane shows its whole snapshot", a_ready_lane_shows_its_whole_snapshot),
         ("a query may see half a change, the next one all", a_query_may_see_half_a_change),
+        ("a fingerprint that moves is missed once at most", one_that_moves_is_missed_once),
         ("a lane that is laid out anew is not asked meanwhile", a_lane_laid_out_anew_is_not_asked),
         ("one ingestor gets a lane", one_ingestor_gets_a_lane),
     ];
@@ -117,6 +118,33 @@ fn a_query_may_see_half_a_change() {
         query.join().unwrap();
         let mut masks = [0];
         assert_eq!((indexer.probe(&[HASH], &mut masks), masks[0] & 1), (1, 0));
+    });
+}
+
+fn one_that_moves_is_missed_once() {
+    let word = full_word();
+    loom::model(move || {
+        let indexer = indexer();
+        let mut lane = indexer.claim_lane(0).unwrap();
+        install(&mut lane, 1, [word, 0]);
+        let asked = Arc::clone(&indexer);
+        let query = loom::thread::spawn(move || {
+            let found = || {
+                let mut masks = [0];
+                assert_eq!(asked.probe(&[HASH], &mut masks), 1);
+                masks[0] & 1 == 1
+            };
+            if !found() {
+                loom::sync::atomic::fence(loom::sync::atomic::Ordering::Acquire);
+                assert!(found(), "it was missed twice");
+            }
+        });
+        let identity = identity("a");
+        let lease = LaneLease { consumer: CONSUMER, lane: 0, assignment_epoch: 1 };
+        let images = [(1, word), (0, 0)].map(|(bucket, word)| BucketImage { bucket, word });
+        let delta = CkfDelta { identity, lease, base: 0, sequence: 1, images: images.to_vec() };
+        assert!(matches!(lane.apply_delta(&delta), LaneOutcome::DeltaApplied { .. }));
+        query.join().unwrap();
     });
 }
 

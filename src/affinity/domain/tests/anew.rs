@@ -1,9 +1,12 @@
 //! Lanes that begin anew: what they held is answered until what they hold is.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
+use crate::affinity::publication::Delta;
+use crate::ckf::addressing::Addressing;
+use crate::ckf::bucket::BucketImage;
 use crate::ckf::consumer::lane::LaneOutcome;
 use crate::ckf::identity::LaneLease;
 use crate::ckf::publication::CkfSnapshot;
@@ -13,6 +16,8 @@ const KEYS: Kind = Kind::Keys(KeyProtocol::Resp);
 const LANE: u8 = 1;
 /// Times a lane begins anew while others ask.
 const TIMES: u64 = 100;
+/// Times a fingerprint moves while others ask.
+const MOVES: u64 = 200_000;
 
 /// A node of `here` that follows two others, and one of them.
 fn follower(expected: u64, theirs: u64) -> (Domain, Domain) {
@@ -164,6 +169,46 @@ fn a_move_of_which_nothing_came_is_taken_back() {
     assert!(again > begun + INCARNATION_STEP);
     domain.stay().unwrap();
     assert_eq!(domain.publication().unwrap().identity.producer_incarnation, again);
+}
+
+/// A fingerprint that moves from bucket to bucket is always found. Whoever asks meets one move at
+/// most: the next one waits for two answers.
+#[test]
+fn a_fingerprint_that_moves_is_always_found() {
+    let (here, there) = follower(1000, 1000);
+    let part = there.published_part(0, there.format().buckets()).unwrap();
+    let at = Addressing::new(&there.format()).address(key("x"));
+    let (mut from, mut to) = (at.bucket_a(), at.bucket_b());
+    if part.words[from as usize] == 0 {
+        (from, to) = (to, from);
+    }
+    let word = part.words[from as usize];
+    assert!(from != to && word != 0 && part.words[to as usize] == 0);
+    let (done, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut missed = 0;
+            while !done.load(Ordering::Relaxed) {
+                let mut mask = [0];
+                let ready = here.probe(&[key("x")], &mut mask, 0);
+                missed += u64::from(ready & mask[0] & (1 << LANE) == 0);
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+            missed
+        });
+        for sequence in part.sequence + 1..part.sequence + MOVES {
+            let images = [(to, word), (from, 0)].map(|(bucket, word)| BucketImage { bucket, word });
+            let delta = Delta { base: sequence - 1, sequence, images: images.into() };
+            let before = asked.load(Ordering::Relaxed);
+            assert!(here.apply_delta(LANE, &delta));
+            while asked.load(Ordering::Relaxed) < before + 2 && !asking.is_finished() {
+                std::hint::spin_loop();
+            }
+            (from, to) = (to, from);
+        }
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(asking.join().unwrap(), 0);
+    });
 }
 
 #[test]
