@@ -117,7 +117,8 @@ async fn changes_until(news: &mut mpsc::Receiver<Told>, last: Change) -> Vec<Cha
     changes.flatten().collect()
 }
 
-/// Follows a played store until it is listed `times` times; gives what was told.
+/// Follows a played store until it is listed `times` times; gives what was told, change by change:
+/// which of them are told together depends on how they are read.
 async fn listed(way: Way, answers: Vec<(&'static str, String)>, times: usize) -> Vec<StoreNews> {
     let (mut follower, store, mut news) = follower(way);
     tokio::spawn(play(store, answers));
@@ -128,19 +129,25 @@ async fn listed(way: Way, answers: Vec<(&'static str, String)>, times: usize) ->
         all.extend(told_until(&mut news, |news| *news == StoreNews::Listed).await);
     }
     running.abort();
-    all
+    let single = |news| match news {
+        StoreNews::Changed(changes) => {
+            changes.into_iter().map(|change| StoreNews::Changed(vec![change])).collect()
+        }
+        news => vec![news],
+    };
+    all.into_iter().flat_map(single).collect()
 }
 
 fn unsure() -> StoreNews {
     StoreNews::Unsure("the store is being listed".to_owned())
 }
 
-fn stored(keys: &[&str]) -> StoreNews {
-    StoreNews::Changed(keys.iter().map(|key| Change::Stored(hash(key))).collect())
+fn stored(key: &str) -> StoreNews {
+    StoreNews::Changed(vec![Change::Stored(hash(key))])
 }
 
-fn removed(keys: &[&str]) -> StoreNews {
-    StoreNews::Changed(keys.iter().map(|key| Change::Removed(hash(key))).collect())
+fn removed(key: &str) -> StoreNews {
+    StoreNews::Changed(vec![Change::Removed(hash(key))])
 }
 
 fn of_page(keys: &[&str]) -> StoreNews {
@@ -159,8 +166,8 @@ async fn what_comes_and_goes_while_the_store_is_listed_is_told_in_its_place() {
         unsure(),
         StoreNews::Listing,
         of_page(&["stays", "deleted"]),
-        removed(&["deleted"]),
-        stored(&["came"]),
+        removed("deleted"),
+        stored("came"),
         of_page(&["last"]),
         StoreNews::Listed,
     ];
@@ -184,8 +191,9 @@ async fn an_older_store_is_listed_again_and_again_and_stays_known() {
         StoreNews::Listed,
         StoreNews::Listing,
         of_page(&["a"]),
-        stored(&["b", "a"]),
-        removed(&["a"]),
+        stored("b"),
+        stored("a"),
+        removed("a"),
         of_page(&[]),
         StoreNews::Listed,
         StoreNews::Listing,
