@@ -38,7 +38,7 @@ const LOOKS_MAX: usize = 65_536;
 /// Why it is listed then.
 const TOO_MANY: &str = "more keys were changed than could be asked about";
 /// How often the node's own writes are taken, where the store tells of nothing.
-const OBSERVE_EVERY: Duration = Duration::from_millis(100);
+pub(super) const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 
 /// A question that has no answer yet.
 enum Question {

@@ -4,6 +4,8 @@ use super::link::Item;
 use super::reply::Value;
 use super::*;
 
+mod observed;
+
 const REFUSED: &str = "-ERR Invalid argument 'Engxe' for CONFIG SET 'notify-keyspace-events'\r\n";
 
 #[test]
@@ -204,6 +206,50 @@ async fn an_older_store_is_listed_again_and_again_and_stays_known() {
 }
 
 #[tokio::test]
+async fn a_page_of_a_listing_that_was_begun_anew_is_passed_over() {
+    let answers = vec![("SCAN", page("0", &["old"])), ("SCAN", page("0", &["new"]))];
+    let (mut follower, store, mut news) = follower(Way::Events);
+    let (rescan, mut rescans) = mpsc::channel(1);
+    // It is wanted before the first page is answered.
+    rescan.send(()).await.unwrap();
+    tokio::spawn(play(store, answers));
+    let running = tokio::spawn(async move { follower.run(&mut rescans).await });
+    let told = told_until(&mut news, |news| *news == StoreNews::Listed).await;
+    let expected = [
+        StoreNews::Followed(Way::Events),
+        unsure(),
+        StoreNews::Listing,
+        StoreNews::Unsure("the store changed without events".to_owned()),
+        StoreNews::Listing,
+        of_page(&["new"]),
+        StoreNews::Listed,
+    ];
+    assert_eq!(told, expected);
+    running.abort();
+}
+
+#[tokio::test]
+async fn keys_are_not_counted_while_some_are_asked_about() {
+    let answers = vec![
+        ("DBSIZE", event("json.set", "doubtful") + ":1\r\n"),
+        ("EXISTS", ":1\r\n".to_owned()),
+        ("DBSIZE", ":2\r\n".to_owned()),
+    ];
+    let (mut follower, store, mut news) = follower(Way::OlderEvents);
+    tokio::spawn(play(store, answers));
+    let (_rescan, mut rescans) = mpsc::channel(1);
+    let running = tokio::spawn(async move { follower.run(&mut rescans).await });
+    loop {
+        match news.recv().await {
+            Some(Told::Store(StoreNews::Size(size))) => break assert_eq!(size, 2),
+            Some(_) => {}
+            None => panic!("a size"),
+        }
+    }
+    running.abort();
+}
+
+#[tokio::test]
 async fn a_store_that_tells_of_every_key_is_listed_once() {
     let (mut follower, store, mut news) = follower(Way::Events);
     let playing = tokio::spawn(play(store, vec![("SCAN", page("0", &[]))]));
@@ -308,28 +354,6 @@ async fn the_best_events_a_store_knows_are_had_and_flags_of_the_operator_stay() 
         let last = asked.trim_end().rsplit("\r\n").next().unwrap();
         assert!(last == wanted || wanted == "-" && asked.matches("SET").count() == 0, "{asked}");
     }
-}
-
-#[tokio::test]
-async fn what_the_node_writes_is_asked_about_where_the_store_tells_of_nothing() {
-    let (link, store) = tokio::io::duplex(4096);
-    let (told, mut news) = mpsc::channel(64);
-    let observed = Arc::new(ObservedWrites::default());
-    let link = Link::new(Box::new(link));
-    let mut follower = followed(link, Way::Observed, Arc::clone(&observed), told);
-    let one = |word| (word, ":1\r\n".to_owned());
-    let answers = vec![("SCAN", page("0", &[])), one("written"), ("deleted", ":0\r\n".to_owned())];
-    let playing = tokio::spawn(play(store, answers));
-    let (_rescan, mut rescans) = mpsc::channel(1);
-    observed.note(b"written");
-    observed.note(b"deleted");
-    let running = tokio::spawn(async move { follower.run(&mut rescans).await });
-    let gone = Change::Removed(hash("deleted"));
-    let changes = changes_until(&mut news, gone).await;
-    assert_eq!(changes, [Change::Stored(hash("written")), gone]);
-    running.abort();
-    let asked = playing.await.unwrap();
-    assert!(asked.find("SCAN") < asked.find("EXISTS"), "{asked}");
 }
 
 /// A store that speaks RESP2, on two connections: what the first is asked in a transaction, with
