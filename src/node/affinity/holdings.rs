@@ -12,6 +12,9 @@ use crate::affinity::mesh::{Mesh, MeshTime};
 pub(super) struct Holdings {
     following: Following,
     changes: Vec<Change>,
+    /// A rescan that is under way found keys the store had not told of. Only its end shows those
+    /// that are gone, and until then the number of keys says nothing.
+    is_mending: bool,
 }
 
 impl Holdings {
@@ -32,6 +35,7 @@ impl Holdings {
                 hashes.into_iter().for_each(|hash| member.appeared(0, hash, changes));
                 if mesh.is_sure() {
                     self.following.mended_missed += self.changes.len() as u64;
+                    self.is_mending |= !self.changes.is_empty();
                 }
             }
             StoreNews::Listed if member.end_listing(changes) => self.listed(mesh, now),
@@ -59,6 +63,7 @@ impl Holdings {
     }
 
     fn listed(&mut self, mesh: &mut Mesh, now: MeshTime) {
+        self.is_mending = false;
         let of = &mut self.following;
         if mesh.is_sure() {
             of.rescans += 1;
@@ -74,7 +79,7 @@ impl Holdings {
     /// told, so a difference means that events are missing.
     fn compare(&mut self, size: u64, mesh: &mut Mesh) -> bool {
         // Of a store that tells of nothing it is no news that keys came and went.
-        let tells = self.following.way != Some(Way::Observed);
+        let tells = self.following.way != Some(Way::Observed) && !self.is_mending;
         let differs = size != mesh.member().len() as u64 && mesh.is_sure() && tells;
         if differs {
             tracing::info!(size, "the store changed without events: it is listed again");
@@ -84,9 +89,72 @@ impl Holdings {
     }
 
     fn doubt(&mut self, why: String, mesh: &mut Mesh) {
+        self.is_mending = false;
         mesh.set_sure(false);
         // One that is under way is of a store that is not followed any more.
         mesh.member().forget_listing();
         self.following.trouble = Some(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::affinity::Affinity;
+    use crate::affinity::domain::{Domain, DomainSpec, Kind};
+    use crate::affinity::mesh::MeshSettings;
+    use crate::ckf::hashing::SequenceHash;
+    use crate::ckf::identity::ConsumerInstanceId;
+    use crate::ckf::producer::Source;
+    use crate::ckf::ringkey::{KeyProtocol, ring_key_domain};
+    use crate::proto::dnode::control::ControlSeal;
+    use std::sync::Arc;
+
+    fn mesh() -> Mesh {
+        let spec = DomainSpec {
+            name: "keys".to_owned(),
+            id: ring_key_domain([("a", "b")], [("a", "b")]).unwrap(),
+            kind: Kind::Keys(KeyProtocol::Resp),
+            datacenters: vec!["dc1".to_owned()],
+            expected: 100,
+            stale_after_ms: 1000,
+            consumer: ConsumerInstanceId(1),
+            resize_bytes_max: 0,
+            table_seed: 0,
+        };
+        let affinity = Affinity::new(Arc::new(Domain::new(spec).unwrap()), Vec::new());
+        let settings = MeshSettings {
+            seal: ControlSeal::new("test", None),
+            pinned: None,
+            source: Source { worker_id: 1, dp_rank: 0 },
+            rng_seed: 1,
+        };
+        Mesh::new(settings, &affinity, 1, MeshTime { mono_ms: 0, wall_ms: 1 })
+    }
+
+    fn page(keys: &[u64]) -> StoreNews {
+        StoreNews::Page(keys.iter().copied().map(SequenceHash).collect())
+    }
+
+    #[test]
+    fn keys_are_not_counted_while_a_rescan_mends() {
+        let (mut mesh, mut holdings) = (mesh(), Holdings::default());
+        let mut take = |news| holdings.take(news, &mut mesh, MeshTime { mono_ms: 5, wall_ms: 6 });
+        take(StoreNews::Followed(Way::OlderEvents));
+        for news in [StoreNews::Listing, page(&[1, 2]), StoreNews::Listed] {
+            take(news);
+        }
+        assert!(!take(StoreNews::Size(2)));
+        // 2 went and 3 came without a word.
+        take(StoreNews::Listing);
+        assert!(!take(StoreNews::Size(2)));
+        take(page(&[1, 3]));
+        assert!(!take(StoreNews::Size(2)), "2 is believed to be there until the end");
+        take(StoreNews::Listed);
+        assert!(!take(StoreNews::Size(2)));
+        assert!(take(StoreNews::Size(3)), "it is listed again");
+        let following = holdings.following();
+        assert_eq!((following.mended_missed, following.mended_gone), (1, 1));
+        assert_eq!((following.relistings, following.rescans), (1, 1));
     }
 }
