@@ -152,7 +152,12 @@ fn older_stores_are_followed_by_what_they_tell() {
             assert_eq!(near.connect().call(&["EXISTS", key]), Reply::Int(0));
         }
         told(near, "kv/incr2", "maybe");
-        assert_eq!(metric(far, "torc_affinity_relistings_total"), 1, "all was told");
+        // Before Redis 6.0 RESTORE tells nothing, and neither does SINTERSTORE of sets that are not
+        // there: the number of keys does, each time.
+        let is_5 = client.call(&["INFO", "server"]).text().contains("redis_version:5");
+        let listed = if is_5 { 3 } else { 1 };
+        wait_relistings(far, listed);
+        assert_eq!(metric(far, "torc_affinity_relistings_total"), listed, "all else was told");
 
         // A flush tells nothing: the number of keys does.
         client.call(&["FLUSHALL"]);
@@ -162,7 +167,7 @@ fn older_stores_are_followed_by_what_they_tell() {
         client.call(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         wait_known(&ring);
         assert_right(near, &keys("dc2"));
-        wait_relistings(far, 2);
+        wait_relistings(far, listed + 1);
     }
 }
 
