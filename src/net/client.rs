@@ -40,7 +40,8 @@ impl Core {
             // What was read and not taken: an unfinished request, or whole ones of a client that
             // is not to be read at the moment. An idle connection has none.
             let mut rx = BytesMut::new();
-            let ended = poll_fn(|cx| catch(|| core.poll_serve(id, &mut read, &mut rx, cx))).await;
+            let ended =
+                poll_fn(|cx| catch(|| core.poll_serve((id, kind), &mut read, &mut rx, cx))).await;
             core.forget(id, kind, ended);
         });
     }
@@ -87,7 +88,7 @@ impl Core {
 
     fn poll_serve(
         self: &Rc<Core>,
-        id: ClientId,
+        (id, kind): (ClientId, ClientKind),
         read: &mut ReadHalf,
         rx: &mut BytesMut,
         cx: &mut Context<'_>,
@@ -99,7 +100,7 @@ impl Core {
             if self.is_broken() || self.look().is_finished(id) {
                 return Poll::Ready(());
             }
-            if !self.look().wants_read(id) {
+            if !self.look().wants_read(id) || !self.reads(kind) {
                 return self.poll_hang_up(id, read, rx, cx);
             }
             if !rx.is_empty() && self.feed_again(id, rx) {

@@ -17,7 +17,7 @@ use super::panics::caught;
 use super::read::{KEPT_BYTES, READ_BYTES};
 use super::worker::{Connections, Notice, Setup};
 use crate::dispatch::failure::Cause;
-use crate::dispatch::{ClientId, Conn, Dispatcher, Event, LinkRefused, Target, UpId};
+use crate::dispatch::{ClientId, ClientKind, Conn, Dispatcher, Event, LinkRefused, Target, UpId};
 use crate::gossip::Link;
 use crate::ring::PeerId;
 
@@ -26,6 +26,9 @@ const REFUSED_MAX: usize = 64;
 
 /// The longest a worker sleeps while something is due.
 const TICK_MAX_MS: u64 = 250;
+
+/// Peers that ask on although they were told that the node goes away are heard for so long.
+const PEERS_ASK_ON: Duration = Duration::from_secs(1);
 
 /// What all tasks of a worker share. Single-threaded, so cells suffice.
 pub(super) struct Core {
@@ -51,6 +54,19 @@ pub(super) struct Core {
     pub(super) upstreams: RefCell<HashMap<UpId, Upstream>>,
     /// The tasks that belong to no connection.
     pub(super) own_tasks: RefCell<Vec<AbortHandle>>,
+    /// Whose requests are not read any more.
+    unread: Cell<Unread>,
+}
+
+/// Whose requests a worker leaves unread, because it is to stop: they are not executed, so nobody
+/// lacks an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unread {
+    /// It does not stop.
+    Nobodys,
+    /// Peers have been told that the node goes away, and send what is on its way.
+    Clients,
+    Everybodys,
 }
 
 /// The task that keeps one upstream connected.
@@ -104,6 +120,7 @@ impl Core {
             refused: RefCell::default(),
             upstreams: RefCell::default(),
             own_tasks: RefCell::default(),
+            unread: Cell::new(Unread::Nobodys),
         });
         core.run_own(Rc::clone(&core).flush_when_dirty());
         core.run_own(Rc::clone(&core).tick());
@@ -346,12 +363,27 @@ impl Core {
         in_flight == 0 && !dispatcher.has_dirty() && written()
     }
 
+    /// Whether requests of such connections are to be read.
+    pub(super) fn reads(&self, kind: ClientKind) -> bool {
+        match self.unread.get() {
+            Unread::Nobodys => true,
+            Unread::Clients => kind == ClientKind::Peer,
+            Unread::Everybodys => false,
+        }
+    }
+
+    /// Answers what was asked, and reads no more: first of clients, then of peers too, when
+    /// nothing of theirs is in flight, or they go on asking.
     pub(super) async fn drained(self: Rc<Core>, reply: oneshot::Sender<()>) {
-        loop {
-            if self.is_idle() {
-                let _ = reply.send(());
-                return;
-            }
+        self.unread.set(Unread::Clients);
+        let _ = tokio::time::timeout(PEERS_ASK_ON, self.idle()).await;
+        self.unread.set(Unread::Everybodys);
+        self.idle().await;
+        let _ = reply.send(());
+    }
+
+    async fn idle(&self) {
+        while !self.is_idle() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

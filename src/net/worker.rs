@@ -250,10 +250,12 @@ impl Worker {
         answer.await.ok()
     }
 
-    /// Lets it finish what is in flight; returns when nothing is.
-    pub async fn drain(&self) {
+    /// Lets it finish what is in flight, from now on; what it gives is over when nothing is.
+    pub fn drain(&self) -> impl Future<Output = ()> + use<> {
         let (reply, answer) = oneshot::channel();
-        if self.commands.send(Command::Drain(reply)).is_ok() {
+        let _ = self.commands.send(Command::Drain(reply));
+        async {
+            // It fails when the worker has ended.
             let _ = answer.await;
         }
     }

@@ -163,9 +163,10 @@ impl Node {
         for task in &self.tasks {
             task.abort();
         }
+        let draining: Vec<_> = self.shared.workers.iter().map(Worker::drain).collect();
         let drained = async {
-            for worker in self.shared.workers.iter() {
-                worker.drain().await;
+            for worker in draining {
+                worker.await;
             }
         };
         if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {

@@ -44,6 +44,7 @@ mod scripts;
 mod secrets;
 #[path = "../oracle/steps.rs"]
 mod steps;
+mod stopping;
 mod wander;
 mod watch;
 mod wire;
