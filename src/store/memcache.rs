@@ -359,11 +359,18 @@ fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// A stored number. Parity: what stands behind a blank does not count.
+/// A stored number. Parity: read as strtoull does, blanks and a sign before it, and what stands
+/// behind a blank or a zero byte does not count.
 fn counter(text: &[u8]) -> Option<u64> {
-    let digits = text.split(|b| b.is_ascii_whitespace()).next()?;
-    digits.first().filter(|b| b.is_ascii_digit())?;
-    number(digits)
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\x0b';
+    let text = &text[text.iter().position(|byte| !is_blank(byte))?..];
+    let is_negated = text.first() == Some(&b'-');
+    let digits = text.strip_prefix(b"+").or(text.strip_prefix(b"-")).unwrap_or(text);
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+    let found: u64 = number(&digits[..end])?;
+    let found = if is_negated { found.wrapping_neg() } else { found };
+    let ends = digits.get(end).is_none_or(|byte| is_blank(byte) || *byte == 0);
+    (ends && !(is_negated && found > i64::MAX as u64)).then_some(found)
 }
 
 fn put_line(out: &mut OutBuf, line: &str) {

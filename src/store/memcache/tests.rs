@@ -117,11 +117,14 @@ impl Drop for Memcached {
 }
 
 fn draw_value(rng: &mut fastrand::Rng) -> String {
-    match rng.u8(..4) {
+    match rng.u8(..5) {
         0 => rng.u32(..).to_string(),
         // None above 2^63: memcached looks for a minus sign behind such a number, beyond its
         // end, so what it answers depends on what lies there in memory.
         1 => ["4611686018427387904", "0", "9", "10 ", "-1", "", "1a"][rng.usize(..7)].into(),
+        2 => ["+5", "-0", "-5", " 5 ", "\t7", "\x0b8", "007", "5 a", "6\0b", "+-5"]
+            [rng.usize(..10)]
+        .into(),
         _ => "v".repeat(rng.usize(..40)),
     }
 }
