@@ -24,7 +24,7 @@ use crate::ckf::consumer::{
 use crate::ckf::format::CkfFormat;
 use crate::ckf::hashing::SequenceHash;
 
-/// Hashes looked up at a time in tables other than the first, and again.
+/// Hashes looked up at a time by those that add to what was found.
 const RUN: usize = 64;
 
 /// Why a filter of another size has no place here.
@@ -117,28 +117,19 @@ impl Tables {
 
     /// For each hash the lanes that may hold it; gives the lanes that answered.
     pub(super) fn probe(&self, hashes: &[SequenceHash], masks: &mut [u16]) -> u16 {
-        let mut ready = self.probe_once(hashes, masks);
-        for (hashes, masks) in hashes.chunks(RUN).zip(masks.chunks_mut(RUN)) {
-            if masks.contains(&0) {
-                // What came before a word that was read is seen from here on.
-                fence(Ordering::Acquire);
-                let mut again = [0; RUN];
-                let again = &mut again[..hashes.len()];
-                ready &= self.probe_once(hashes, again);
-                masks.iter_mut().zip(again).for_each(|(mask, again)| *mask |= *again);
-            }
-        }
-        ready
+        twice(|hashes, masks| self.probe_once(hashes, masks), hashes, masks)
     }
 
     fn probe_once(&self, hashes: &[SequenceHash], masks: &mut [u16]) -> u16 {
         self.settled(|| {
             let mut ready = self.own.probe(hashes, masks);
             if let Some(beside) = &*self.beside.load() {
-                ready |= join(beside, hashes, masks, |found| found);
+                let ask = |hashes: &[_], found: &mut [_]| beside.probe(hashes, found);
+                ready |= join(ask, hashes, masks, |found| found);
             }
             self.for_missing(ready, |lane, filter| {
-                join(filter, hashes, masks, |found| (found & 1) << lane);
+                let ask = |hashes: &[_], found: &mut [_]| filter.probe(hashes, found);
+                join(ask, hashes, masks, |found| (found & 1) << lane);
             })
         })
     }
@@ -293,19 +284,75 @@ impl Tables {
     }
 }
 
-/// Adds what another table holds, with its lanes placed by `place`; gives the lanes it answered.
+/// Asks, and asks again when a hash was found nowhere.
+fn twice(
+    ask: impl Fn(&[SequenceHash], &mut [u16]) -> u16,
+    hashes: &[SequenceHash],
+    masks: &mut [u16],
+) -> u16 {
+    let ready = ask(hashes, masks);
+    if !masks.contains(&0) {
+        return ready;
+    }
+    // What came before a word that was read is seen from here on.
+    fence(Ordering::Acquire);
+    ready & join(ask, hashes, masks, |found| found)
+}
+
+/// Adds what `ask` finds, with its lanes placed by `place`; gives the lanes that answered for all.
 fn join(
-    table: &GlobalCkfIndexer,
+    ask: impl Fn(&[SequenceHash], &mut [u16]) -> u16,
     hashes: &[SequenceHash],
     masks: &mut [u16],
     place: impl Fn(u16) -> u16,
 ) -> u16 {
-    let mut ready = 0;
+    let mut ready = ask(&[], &mut []);
     for (hashes, masks) in hashes.chunks(RUN).zip(masks.chunks_mut(RUN)) {
         let mut found = [0; RUN];
         let found = &mut found[..hashes.len()];
-        ready |= table.probe(hashes, found);
+        ready &= ask(hashes, found);
         masks.iter_mut().zip(found).for_each(|(mask, found)| *mask |= place(*found));
     }
     ready
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Asks of so many hashes, all in lane 0 but the last one, which `last` answers each time it
+    /// is asked for; gives the ready lanes, what was found of it, and how often it was asked for.
+    fn asked(count: usize, last: impl Fn(usize) -> (u16, u16)) -> (u16, u16, usize) {
+        let hashes: Vec<SequenceHash> = (0..count as u64).map(SequenceHash).collect();
+        let (mut masks, times) = (vec![0; count], Cell::new(0));
+        let ask = |some: &[SequenceHash], found: &mut [u16]| {
+            found.fill(1);
+            if some.last() != hashes.last() {
+                return 0b11;
+            }
+            let (ready, mask) = last(times.get());
+            times.set(times.get() + 1);
+            *found.last_mut().unwrap() = mask;
+            ready
+        };
+        let ready = twice(ask, &hashes, &mut masks);
+        assert!(masks[..count - 1].iter().all(|mask| *mask == 1));
+        (ready, masks[count - 1], times.get())
+    }
+
+    #[test]
+    fn what_was_found_nowhere_is_asked_for_again() {
+        for count in [1, RUN, RUN + 1, 3 * RUN] {
+            assert_eq!(asked(count, |_| (0b11, 1)), (0b11, 1, 1));
+            let missed_once = |time| (0b11, if time == 0 { 0 } else { 0b10 });
+            assert_eq!(asked(count, missed_once), (0b11, 0b10, 2));
+            assert_eq!(asked(count, |_| (0b11, 0)), (0b11, 0, 2));
+            // A lane that did not answer each time has not said that the hash is not there.
+            let leaves = |time| (if time == 0 { 0b11 } else { 0b01 }, 0);
+            assert_eq!(asked(count, leaves), (0b01, 0, 2));
+            let comes = |time| (if time == 0 { 0b01 } else { 0b11 }, 0);
+            assert_eq!(asked(count, comes), (0b01, 0, 2));
+        }
+    }
 }
