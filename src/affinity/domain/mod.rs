@@ -325,4 +325,4 @@ fn pool(domain: &IndexerDomainId, dc_id: DcId) -> PoolId {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,8 @@ use crate::ckf::producer::{EventData, RouterEvent, Source, StoredBlock};
 use crate::ckf::ringkey::{ring_key_domain, ring_key_hash};
 use std::sync::Arc;
 
-pub(in crate::affinity) fn spec(name: &str, kind: Kind, dcs: &[&str]) -> DomainSpec {
+/// The shape of a domain of these datacenters, with small filters.
+pub(crate) fn spec(name: &str, kind: Kind, dcs: &[&str]) -> DomainSpec {
     DomainSpec {
         name: name.into(),
         id: ring_key_domain([("authority", name)], [("authority", name)]).unwrap(),

@@ -6,12 +6,13 @@ mod posts;
 mod resize;
 
 use super::*;
+use crate::affinity::domain::tests::spec;
 use crate::affinity::domain::{Domain, DomainSpec, Part};
 use crate::affinity::places::tests::ring;
 use crate::ckf::hashing::{BlockHash, ExternalId, HashFormat, SequenceHash};
 use crate::ckf::identity::ConsumerInstanceId;
 use crate::ckf::producer::{EventData, StoredBlock};
-use crate::ckf::ringkey::{KeyProtocol, ring_key_domain};
+use crate::ckf::ringkey::KeyProtocol;
 
 /// One node, its domains and its machine.
 struct Node {
@@ -42,15 +43,12 @@ fn domain(name: &str, kind: Kind, own: &str, number: u64, expected: u64) -> Arc<
     let mut datacenters: Vec<String> = ["x", "y"].map(String::from).into();
     datacenters.sort_by_key(|dc| dc != own);
     let spec = DomainSpec {
-        name: name.into(),
-        id: ring_key_domain([("authority", name)], [("authority", name)]).unwrap(),
-        kind,
         datacenters,
         expected,
         stale_after_ms: 30_000,
         resize_bytes_max: 1 << 30,
         consumer: ConsumerInstanceId(number + 1),
-        table_seed: 0,
+        ..spec(name, kind, &[])
     };
     Arc::new(Domain::new(spec).unwrap())
 }

@@ -4,11 +4,11 @@ use super::super::scripted::{Scripted, ring, view};
 use super::super::view::{BucketType, BucketTypes, Settings, View};
 use super::*;
 use crate::affinity::Affinity;
+use crate::affinity::domain::tests::spec;
 use crate::affinity::domain::{DomainSpec, Kind};
 use crate::affinity::member::Change;
 use crate::ckf::identity::ConsumerInstanceId;
 use crate::ckf::producer::Source;
-use crate::ckf::ringkey::ring_key_domain;
 use crate::ring::{Peer, PeerState};
 
 const MISS: &str = "$-1\r\n";
@@ -21,15 +21,11 @@ pub(in crate::dispatch) struct Filters {
 
 fn domain(datacenters: Vec<String>, consumer: u64) -> Domain {
     let spec = DomainSpec {
-        name: "keys".into(),
-        id: ring_key_domain([("a", "b")], [("a", "b")]).unwrap(),
-        kind: Kind::Keys(KeyProtocol::Resp),
         datacenters,
-        expected: 1000,
         stale_after_ms: 30_000,
         resize_bytes_max: 1 << 30,
         consumer: ConsumerInstanceId(consumer),
-        table_seed: 0,
+        ..spec("keys", Kind::Keys(KeyProtocol::Resp), &[])
     };
     let domain = Domain::new(spec).unwrap();
     domain.publish(1).unwrap();

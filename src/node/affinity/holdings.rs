@@ -89,7 +89,6 @@ impl Holdings {
     }
 
     fn doubt(&mut self, why: String, mesh: &mut Mesh) {
-        self.is_mending = false;
         mesh.set_sure(false);
         // One that is under way is of a store that is not followed any more.
         mesh.member().forget_listing();
@@ -101,27 +100,17 @@ impl Holdings {
 mod tests {
     use super::*;
     use crate::affinity::Affinity;
-    use crate::affinity::domain::{Domain, DomainSpec, Kind};
+    use crate::affinity::domain::tests::spec;
+    use crate::affinity::domain::{Domain, Kind};
     use crate::affinity::mesh::MeshSettings;
     use crate::ckf::hashing::SequenceHash;
-    use crate::ckf::identity::ConsumerInstanceId;
     use crate::ckf::producer::Source;
-    use crate::ckf::ringkey::{KeyProtocol, ring_key_domain};
+    use crate::ckf::ringkey::KeyProtocol;
     use crate::proto::dnode::control::ControlSeal;
     use std::sync::Arc;
 
     fn mesh() -> Mesh {
-        let spec = DomainSpec {
-            name: "keys".to_owned(),
-            id: ring_key_domain([("a", "b")], [("a", "b")]).unwrap(),
-            kind: Kind::Keys(KeyProtocol::Resp),
-            datacenters: vec!["dc1".to_owned()],
-            expected: 100,
-            stale_after_ms: 1000,
-            consumer: ConsumerInstanceId(1),
-            resize_bytes_max: 0,
-            table_seed: 0,
-        };
+        let spec = spec("keys", Kind::Keys(KeyProtocol::Resp), &["dc1"]);
         let affinity = Affinity::new(Arc::new(Domain::new(spec).unwrap()), Vec::new());
         let settings = MeshSettings {
             seal: ControlSeal::new("test", None),

@@ -125,24 +125,18 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::affinity::domain::tests::spec;
     use crate::affinity::domain::{DomainSpec, Kind};
     use crate::affinity::member::Change;
     use crate::ckf::hashing::SequenceHash;
-    use crate::ckf::identity::ConsumerInstanceId;
     use crate::ckf::producer::Source;
-    use crate::ckf::ringkey::{KeyProtocol, ring_key_domain};
+    use crate::ckf::ringkey::KeyProtocol;
 
     fn affinity() -> Affinity {
         let spec = DomainSpec {
-            name: "keys".into(),
-            id: ring_key_domain([("a", "b")], [("a", "b")]).unwrap(),
-            kind: Kind::Keys(KeyProtocol::Resp),
-            datacenters: ["dc1", "dc2"].map(String::from).into(),
             expected: 4,
             stale_after_ms: 30_000,
-            resize_bytes_max: 0,
-            consumer: ConsumerInstanceId(1),
-            table_seed: 0,
+            ..spec("keys", Kind::Keys(KeyProtocol::Resp), &["dc1", "dc2"])
         };
         Affinity::new(Arc::new(Domain::new(spec).unwrap()), Vec::new())
     }

@@ -90,7 +90,7 @@ fn followed(
 /// What is told until `enough` is.
 async fn told_until(
     news: &mut mpsc::Receiver<Told>,
-    enough: impl Fn(&StoreNews) -> bool,
+    mut enough: impl FnMut(&StoreNews) -> bool,
 ) -> Vec<StoreNews> {
     let mut all = Vec::new();
     loop {
@@ -107,16 +107,20 @@ async fn told_until(
 
 /// The changes that are told, up to this one.
 async fn changes_until(news: &mut mpsc::Receiver<Told>, last: Change) -> Vec<Change> {
-    let is_last = |news: &StoreNews| match news {
-        StoreNews::Changed(changes) => changes.last() == Some(&last),
-        _ => false,
-    };
-    let told = told_until(news, is_last).await.into_iter();
-    let changes = told.map(|news| match news {
-        StoreNews::Changed(changes) => changes,
-        _ => Vec::new(),
+    changes_of(&told_until(news, ends_with(last)).await)
+}
+
+/// Whether a change is the last of those that are told together.
+fn ends_with(last: Change) -> impl Fn(&StoreNews) -> bool {
+    move |news| changes_of(std::slice::from_ref(news)).last() == Some(&last)
+}
+
+fn changes_of(told: &[StoreNews]) -> Vec<Change> {
+    let changes = told.iter().filter_map(|news| match news {
+        StoreNews::Changed(changes) => Some(changes),
+        _ => None,
     });
-    changes.flatten().collect()
+    changes.flatten().copied().collect()
 }
 
 /// Follows a played store until it is listed `times` times; gives what was told, change by change:

@@ -7,7 +7,7 @@ use super::*;
 async fn followed_until(
     written: impl Iterator<Item = String>,
     answers: Vec<(&'static str, String)>,
-    enough: impl Fn(&StoreNews) -> bool,
+    enough: impl FnMut(&StoreNews) -> bool,
 ) -> (Vec<StoreNews>, String) {
     let (link, store) = tokio::io::duplex(1 << 20);
     let (told, mut news) = mpsc::channel(64);
@@ -20,14 +20,6 @@ async fn followed_until(
     let told = told_until(&mut news, enough).await;
     running.abort();
     (told, playing.await.unwrap())
-}
-
-fn changes_of(told: &[StoreNews]) -> Vec<Change> {
-    let changes = told.iter().filter_map(|news| match news {
-        StoreNews::Changed(changes) => Some(changes),
-        _ => None,
-    });
-    changes.flatten().copied().collect()
 }
 
 fn numbers(count: usize) -> impl Iterator<Item = String> {
@@ -44,9 +36,8 @@ async fn what_the_node_writes_is_asked_about_when_the_store_had_time_for_it() {
     ];
     let start = tokio::time::Instant::now();
     let gone = Change::Removed(hash("deleted"));
-    let is_last = |news: &StoreNews| changes_of(std::slice::from_ref(news)).last() == Some(&gone);
     let written = ["written", "deleted"].map(str::to_owned).into_iter();
-    let (told, asked) = followed_until(written, answers, is_last).await;
+    let (told, asked) = followed_until(written, answers, ends_with(gone)).await;
     assert!(start.elapsed() >= follower::OBSERVE_EVERY, "it may not have done it yet");
     assert_eq!(changes_of(&told), [Change::Stored(hash("written")), gone]);
     assert!(asked.find("SCAN") < asked.find("EXISTS"), "{asked}");
@@ -56,10 +47,10 @@ async fn what_the_node_writes_is_asked_about_when_the_store_had_time_for_it() {
 async fn a_store_is_asked_about_so_many_keys_at_a_time() {
     const ANSWERED: usize = 50;
     let answers = (0..ANSWERED).map(|_| ("EXISTS", ":1\r\n".to_owned())).collect();
-    let seen = std::cell::Cell::new(0);
+    let mut seen = 0;
     let all = |news: &StoreNews| {
-        seen.set(seen.get() + changes_of(std::slice::from_ref(news)).len());
-        seen.get() == ANSWERED
+        seen += changes_of(std::slice::from_ref(news)).len();
+        seen == ANSWERED
     };
     let (_, asked) = followed_until(numbers(1000), answers, all).await;
     assert_eq!(asked.matches("EXISTS").count(), 128 + ANSWERED);
