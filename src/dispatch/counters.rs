@@ -146,6 +146,7 @@ counters! {
     unknown_frames_in: "Frames of unknown type dropped.",
     stamps_ahead: "Stamps of other nodes more than 500 ms ahead of this node's clock.",
     stamps_refused: "Stamps of other nodes more than 60 s ahead, not believed.",
+    keys_asked_again: "Keys of a read of several asked for once more, for want of a majority.",
     newer_chosen: "Reads at DC_QUORUM settled by the newer of differing values.",
 }
 

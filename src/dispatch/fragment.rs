@@ -34,6 +34,13 @@ pub(super) struct Parts {
     failure: Option<Failure>,
 }
 
+/// Memory for the request of one part, used again for the next.
+#[derive(Debug, Default)]
+pub(super) struct Letter {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
 /// Keys sorted by the part they belong to.
 struct Grouping {
     part_of: Vec<u32>,
@@ -63,8 +70,7 @@ impl Dispatcher {
         request: &Request<'_>,
         now: Now,
     ) -> bool {
-        let step = if request.merge == Merge::Mset { 2 } else { 1 };
-        let first = request.keys.first_key(&request.args).unwrap_or(request.args.len());
+        let (first, step) = spacing(request);
         let keys = (first..request.args.len()).step_by(step);
         // The store has its own words for a key without a value.
         if keys.len() < 2 || !(request.args.len() - first).is_multiple_of(step) {
@@ -81,27 +87,49 @@ impl Dispatcher {
         }
         self.counters.fragments += parts as u64;
         let (slot, generation) = self.reserve_parts(request, &grouping, parts, now);
-        let mut encoded = std::mem::take(&mut self.encoded);
-        let mut spans = Vec::new();
+        let mut letter = std::mem::take(&mut self.letter);
         for part in 0..parts {
             let range = grouping.starts[part] as usize..grouping.starts[part + 1] as usize;
             let members = &grouping.sorted[range];
-            encoded.clear();
-            spans.clear();
-            encode_part(request, members, (first, step), &mut encoded, &mut spans);
             let owner = Owner::Slot { slot, generation, part: part as u32 };
-            let key = &request.args[first + members[0] as usize * step];
-            let place = (key, owner, choice(members[0]));
-            if encoded.len() < SHARE_MIN {
-                let frame = Frame::Small(&encoded);
-                self.ask_part(view, request, &frame, &spans, place, now);
-            } else {
-                let frame = Frame::Large(Bytes::from(std::mem::take(&mut encoded)));
-                self.ask_part(view, request, &frame, &spans, place, now);
-            }
+            let choice = choice(members[0]);
+            self.ask_members(view, request, members, (owner, choice), &mut letter, now);
         }
-        self.encoded = encoded;
+        self.letter = letter;
         true
+    }
+
+    /// Asks for these keys of a command, given by their number, in a request of their own.
+    pub(super) fn ask_members(
+        &mut self,
+        view: &View,
+        request: &Request<'_>,
+        members: &[u32],
+        (owner, choice): (Owner, Option<Choice>),
+        letter: &mut Letter,
+        now: Now,
+    ) {
+        letter.bytes.clear();
+        letter.spans.clear();
+        encode_part(request, members, &mut letter.bytes, &mut letter.spans);
+        let frame = match letter.bytes.len() < SHARE_MIN {
+            true => Frame::Small(&letter.bytes),
+            false => Frame::Large(Bytes::from(std::mem::take(&mut letter.bytes))),
+        };
+        let (first, step) = spacing(request);
+        let ask = Ask {
+            args: Args::new(frame.as_slice(), &letter.spans),
+            key: Some(&request.args[first + members[0] as usize * step]),
+            owner,
+            envelope: Default::default(),
+            per_element: request.has_elements() && members.len() > 1,
+            ..request.ask(&frame)
+        };
+        if request.at_first {
+            self.ask_first(view, &ask, now);
+        } else if !choice.is_some_and(|choice| self.route(view, &ask, choice, now)) {
+            self.ask(view, &ask, now);
+        }
     }
 
     fn group(
@@ -154,30 +182,6 @@ impl Dispatcher {
             failure: None,
         }));
         self.new_slot(Owner::Client(request.client), stage, request.envelope, now)
-    }
-
-    fn ask_part(
-        &mut self,
-        view: &View,
-        request: &Request<'_>,
-        frame: &Frame<'_>,
-        spans: &[Span],
-        (key, owner, choice): (&[u8], Owner, Option<Choice>),
-        now: Now,
-    ) {
-        let ask = Ask {
-            frame,
-            args: Args::new(frame.as_slice(), spans),
-            key: Some(key),
-            owner,
-            envelope: Default::default(),
-            ..request.ask(frame)
-        };
-        if request.at_first {
-            self.ask_first(view, &ask, now);
-        } else if !choice.is_some_and(|choice| self.route(view, &ask, choice, now)) {
-            self.ask(view, &ask, now);
-        }
     }
 
     /// Counts what came back for one part; with the last one the command is answered.
@@ -240,6 +244,21 @@ impl Grouping {
 }
 
 impl Parts {
+    /// What is known of a read of `keys`: `settled` answers all but the `open` ones, which are
+    /// asked for as parts 1 and on.
+    pub(super) fn reopened(
+        merge: Merge,
+        keys: Vec<Vec<u8>>,
+        open: &[u32],
+        settled: &[u8],
+    ) -> Parts {
+        let mut part_of = vec![0; keys.len()];
+        (1..).zip(open).for_each(|(part, key)| part_of[*key as usize] = part);
+        let mut replies = vec![Parked::default(); 1 + open.len()];
+        replies[0].copy(settled);
+        Parts { merge, part_of, keys, replies, waiting: open.len(), failure: None }
+    }
+
     /// One reply from those of the parts. An error of one part is the answer of the whole.
     fn merged(&self) -> Vec<u8> {
         let replies = || self.replies.iter().map(Parked::as_slice);
@@ -271,16 +290,16 @@ impl Parts {
     }
 }
 
-/// Writes the request of one part: the command's own name and the members' arguments. `first`
-/// and `step` tell where keys stand.
-fn encode_part(
-    request: &Request<'_>,
-    members: &[u32],
-    (first, step): (usize, usize),
-    out: &mut Vec<u8>,
-    spans: &mut Vec<Span>,
-) {
-    let args = &request.args;
+/// Where keys stand in a command that can be split: the first one's place, and how far the next
+/// ones are from each other.
+fn spacing(request: &Request<'_>) -> (usize, usize) {
+    let first = request.keys.first_key(&request.args).unwrap_or(request.args.len());
+    (first, if request.merge == Merge::Mset { 2 } else { 1 })
+}
+
+/// Writes the request of one part: the command's own name and the members' arguments.
+fn encode_part(request: &Request<'_>, members: &[u32], out: &mut Vec<u8>, spans: &mut Vec<Span>) {
+    let (args, (first, step)) = (&request.args, spacing(request));
     let place = |member: &u32| first + *member as usize * step;
     if request.merge == Merge::Values {
         return values::write_part(args, first, members.iter().map(place), out);

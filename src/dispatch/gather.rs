@@ -13,7 +13,10 @@
 //! Where every answer tells a stamp, DC_QUORUM takes the newest of differing ones in place of the
 //! first arrived: since a quorum was written and a quorum is asked, that is the last acknowledged
 //! value or a later one (decision H12). That a key is absent from a store that may still lack data
-//! does not count against what others say (E11).
+//! does not count against what others say (E11). A read of several keys on which replicas differ
+//! as a whole is settled key by key (`elements.rs`).
+
+mod elements;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -115,7 +118,7 @@ pub enum Verdict {
     Reply(usize),
     /// The same, chosen by its stamp among differing ones.
     Newest(usize),
-    /// No two replicas agree on the whole; each element is settled by itself.
+    /// No majority agrees on the whole; each key is settled by itself ([`Gather::settle_each`]).
     PerElement,
     /// The request failed.
     Failed(Failure),
@@ -127,6 +130,8 @@ enum GroupState {
     Agreed(usize),
     Newest(usize),
     Differing(usize),
+    /// Its keys are settled one by one.
+    Elements,
     Failed(Failure),
 }
 
@@ -192,9 +197,9 @@ impl Default for Gather {
 }
 
 impl Gather {
-    /// Begins a vote of `groups`. `per_element` is for multi-key reads, whose elements are
-    /// independent keys. `own` is the group of the preferred replica, when that is among those
-    /// asked.
+    /// Begins a vote of `groups`. `per_element` is for reads of several keys, each of which has its
+    /// own part of the answer. `own` is the group of the preferred replica, when that is among
+    /// those asked.
     pub fn begin(
         &mut self,
         groups: &[Group],
@@ -250,30 +255,6 @@ impl Gather {
     /// The reply of the preferred replica.
     pub fn own_answer(&self) -> Option<&Parked> {
         self.answers[..self.used].iter().find(|answer| answer.voter.own).map(|answer| &answer.body)
-    }
-
-    /// The reply of a [`Verdict::PerElement`]: for each element the value most replicas of the
-    /// local group gave, the first arrived one where none has a majority.
-    pub fn merge_elements(&self, out: &mut Vec<u8>) {
-        let local: Vec<Vec<&[u8]>> = self.answers[..self.used]
-            .iter()
-            .filter(|a| a.dc == 0 && is_array(a.body.as_slice()))
-            .map(|a| elements(a.body.as_slice()).collect())
-            .collect();
-        let width = local.first().map_or(0, Vec::len);
-        out.extend_from_slice(format!("*{width}\r\n").as_bytes());
-        for i in 0..width {
-            let votes = |value: &[u8]| {
-                local.iter().filter(|l| l.get(i).is_some_and(|v| *v == value)).count()
-            };
-            let mut best = local[0][i];
-            for candidate in local.iter().filter_map(|l| l.get(i)) {
-                if votes(candidate) > votes(best) {
-                    best = candidate;
-                }
-            }
-            out.extend_from_slice(best);
-        }
     }
 
     fn keep(&mut self, dc: u16, voter: Voter, said: Said<'_>) {
@@ -347,6 +328,10 @@ impl Gather {
             _ if ids_may_come && pending > 0 => GroupState::Waiting,
             Some(i) if votes >= need => GroupState::Agreed(i),
             _ if votes + pending >= need => GroupState::Waiting,
+            Some(i) if self.settles_each(i) => match pending {
+                0 => GroupState::Elements,
+                _ => GroupState::Waiting,
+            },
             Some(_) if self.strictness == Strictness::Safe => {
                 GroupState::Failed(Failure::new(FailureKind::NoQuorum, Cause::Disagree))
             }
@@ -397,30 +382,38 @@ impl Gather {
     }
 
     fn verdict(&self) -> Option<Verdict> {
-        let mut failure = None;
+        let (mut failure, mut each) = (None, false);
         for ballot in &self.ballots {
             match ballot.state {
                 GroupState::Waiting => return None,
                 GroupState::Failed(f) => {
                     failure.get_or_insert(f);
                 }
+                GroupState::Elements => each = true,
                 GroupState::Agreed(_) | GroupState::Newest(_) | GroupState::Differing(_) => {}
             }
         }
         Some(match (failure, self.ballots[0].state) {
             (Some(failure), _) => Verdict::Failed(failure),
-            (None, GroupState::Agreed(i)) => Verdict::Reply(i),
-            (None, GroupState::Newest(i) | GroupState::Differing(i)) if self.elementwise(i) => {
-                Verdict::PerElement
-            }
+            (None, _) if each => Verdict::PerElement,
+            (None, GroupState::Agreed(i) | GroupState::Differing(i)) => Verdict::Reply(i),
             (None, GroupState::Newest(i)) => Verdict::Newest(i),
-            (None, GroupState::Differing(i)) => Verdict::Reply(i),
-            (None, GroupState::Waiting | GroupState::Failed(_)) => unreachable!("handled above"),
+            (None, GroupState::Waiting | GroupState::Elements | GroupState::Failed(_)) => {
+                unreachable!("handled above")
+            }
         })
     }
 
-    fn elementwise(&self, i: usize) -> bool {
-        self.per_element && is_array(self.answers[i].body.as_slice())
+    /// True when the keys of answer `i`, the one given most often, are to be settled one by one.
+    fn settles_each(&self, i: usize) -> bool {
+        let may_guess = self.strictness == Strictness::Lenient || !self.is_late();
+        self.per_element && may_guess && elements::has_elements(self.answers[i].body.as_slice())
+    }
+
+    /// True when a replica did not answer in time: whoever asked has waited long enough, and
+    /// nothing is asked again (decision H13).
+    fn is_late(&self) -> bool {
+        self.ballots.iter().any(|b| b.failure.is_some_and(|f| f.cause == Cause::TimedOut))
     }
 }
 

@@ -264,7 +264,7 @@ pub(super) fn memcache_op(found: &McRequest, args: &Args<'_>) -> Op {
     }
 }
 
-fn memcache_request<'a>(
+pub(super) fn memcache_request<'a>(
     view: &View,
     id: ClientId,
     found: &McRequest,

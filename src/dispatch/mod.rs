@@ -44,6 +44,7 @@ mod client;
 mod config_get;
 mod counters;
 mod dedicated;
+mod each;
 mod effects;
 mod embedded;
 mod evalsha;
@@ -216,7 +217,7 @@ pub struct Dispatcher {
     counters: Counters,
     spans: Vec<Span>,
     plan: Plan,
-    encoded: Vec<u8>,
+    letter: fragment::Letter,
     executed: OutBuf,
     inline: Vec<u8>,
     group_of_set: HashMap<fragment::GroupKey, u32, std::hash::BuildHasherDefault<fnv::FnvHasher>>,
@@ -261,7 +262,7 @@ impl Dispatcher {
             counters: Counters::default(),
             spans: Vec::new(),
             plan: Plan::default(),
-            encoded: Vec::new(),
+            letter: fragment::Letter::default(),
             executed: OutBuf::new(),
             inline: Vec::new(),
             group_of_set: HashMap::default(),

@@ -146,7 +146,7 @@ impl Dispatcher {
     }
 
     /// The connection that asked, for a part of a command too.
-    fn client_of(&self, owner: Owner) -> Option<u32> {
+    pub(super) fn client_of(&self, owner: Owner) -> Option<u32> {
         match owner {
             Owner::Client(key) => Some(key),
             Owner::Slot { slot, generation, .. } => {

@@ -189,12 +189,7 @@ impl Dispatcher {
                 Some(shared) => self.complete(key, Said::Large(shared.clone()), now),
                 None => self.complete(key, Said::Reply(gather.answer(i).as_slice()), now),
             },
-            Verdict::PerElement => {
-                let mut merged = self.spare();
-                gather.merge_elements(&mut merged);
-                self.complete(key, Said::Reply(&merged), now);
-                self.recycle(merged);
-            }
+            Verdict::PerElement => self.settle_each(key, &gather, now),
         }
         self.recycle_gather(gather);
     }

@@ -97,7 +97,7 @@ impl<'a> Request<'a> {
             op: self.op,
             level: self.level,
             compare: self.compare,
-            per_element: self.merge == Merge::Mget,
+            per_element: self.has_elements(),
             local_only: false,
             tried: 0,
             spec: self.spec,
@@ -128,6 +128,12 @@ pub(super) fn reads_elsewhere(view: &View, spec: &CommandSpec, args: &Args<'_>) 
 }
 
 impl Request<'_> {
+    /// True for a read of several keys, each of which has its own part of the answer.
+    pub(super) fn has_elements(&self) -> bool {
+        let is_read = matches!(self.merge, Merge::Mget | Merge::Values);
+        is_read && self.keys.keys(&self.args).len() > 1
+    }
+
     /// The keys, in the order asked.
     pub(super) fn key_names(&self) -> Vec<Vec<u8>> {
         self.keys.keys(&self.args).filter_map(|i| self.args.get(i)).map(<[u8]>::to_vec).collect()

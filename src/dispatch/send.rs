@@ -35,7 +35,7 @@ pub(super) struct Ask<'a> {
     pub(super) level: Consistency,
     /// How replicas' replies are compared.
     pub(super) compare: Compare,
-    /// Whether the elements of the reply are independent keys.
+    /// Whether several keys are read, each of which has its own part of the reply.
     pub(super) per_element: bool,
     /// Whether the request stays in this datacenter (it came as a type 4).
     pub(super) local_only: bool,
@@ -287,12 +287,13 @@ impl Dispatcher {
         };
         let (key, generation) = self.new_slot(ask.owner, stage, ask.envelope, now);
         let moves = self.may_move(view, ask, plan);
-        if moves || ask.replays {
+        let votes_on_each = ask.per_element && !plan.groups.is_empty();
+        if moves || ask.replays || votes_on_each {
             let mut request = self.spare();
             request.clear();
             request.extend_from_slice(ask.frame.as_slice());
             let slot = &mut self.slots[key as usize];
-            slot.request = request;
+            (slot.request, slot.level) = (request, ask.level);
             (slot.moves, slot.replays) = (moves, ask.replays);
             slot.tried = ask.tried | plan.legs.first().map_or(0, |leg| rack_bit(leg.rack));
         }

@@ -11,6 +11,7 @@ use super::view::Now;
 use crate::proto::memcache::ids::Mark;
 use crate::proto::memcache::table::McCommand;
 use crate::proto::resp::shape::Shape;
+use crate::ring::Consistency;
 
 /// Who gets the answer of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +86,9 @@ pub(super) struct Slot {
     pub(super) replays: bool,
     /// A read that went where the filters say the key is.
     pub(super) routed: Option<Box<Routed>>,
-    /// The request itself, while it may be sent again; else empty.
+    /// The level its client asked for.
+    pub(super) level: Consistency,
+    /// The request itself, while it or a part of it may be sent again; else empty.
     pub(super) request: Vec<u8>,
     /// The reply, once [`Stage::Done`].
     pub(super) parked: Parked,
@@ -117,6 +120,7 @@ impl Dispatcher {
             orphan: None,
             replays: false,
             routed: None,
+            level: Consistency::DcOne,
             request: Vec::new(),
             parked: Parked::default(),
         }) as u32;

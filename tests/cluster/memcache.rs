@@ -234,6 +234,44 @@ fn an_id_of_a_store_that_is_away_is_good_nowhere_else() {
 }
 
 #[test]
+fn stores_that_missed_writes_have_no_say_in_a_get_of_several() {
+    let what = "stores_that_missed_writes_have_no_say_in_a_get_of_several";
+    let Some(bin) = memcached_bin(what) else { return };
+    let ring = ring(Store::Memcached(bin), vec![vec![1, 1, 1]], "DC_QUORUM");
+    let mut stores: Vec<Client> = ring.nodes.iter().map(Node::connect_store).collect();
+    for (missed, key) in ["a", "b", "c"].into_iter().enumerate() {
+        for (number, store) in stores.iter_mut().enumerate() {
+            let value = if number == missed { "old" } else { "new" };
+            let line = format!("set {key} 0 0 3\r\n{value}\r\n");
+            assert_eq!(ask(store, line.as_bytes()), "STORED\r\n");
+        }
+    }
+    // One that is in all stores, and differs in each.
+    for (number, store) in stores.iter_mut().enumerate() {
+        assert_eq!(ask(store, format!("set d 0 0 1\r\n{number}\r\n").as_bytes()), "STORED\r\n");
+    }
+    for node in &ring.nodes {
+        let mut client = node.connect();
+        let value = |key: &str| format!("VALUE {key} 0 3\r\nnew\r\n");
+        let right = [value("c"), value("a"), value("b"), value("a")].concat() + "END\r\n";
+        assert_eq!(ask(&mut client, b"get c a none b a\r\n"), right);
+        let with_d = ask(&mut client, b"get a d b\r\n");
+        let d = with_d.strip_prefix(&value("a")).and_then(|rest| rest.strip_prefix("VALUE d 0 1"));
+        assert!(d.is_some_and(|rest| rest.ends_with(&(value("b") + "END\r\n"))), "{with_d}");
+        // What is told with an id is what the store has in which a cas with it is tried.
+        let mut gets = ask(&mut client, b"gets a b c\r\n");
+        for key in ["a", "b", "c"] {
+            let (_, line) = gets.split_once(&format!("VALUE {key} 0 3 ")).expect("a value");
+            let (id, rest) = line.split_once("\r\nnew\r\n").expect("the new value");
+            let is_held = cas(&mut client, key, "new", id) == "STORED";
+            let of_first = ask(&mut stores[0], format!("get {key}\r\n").as_bytes());
+            assert_eq!(is_held, of_first.contains("new"), "{key}");
+            gets = rest.to_owned();
+        }
+    }
+}
+
+#[test]
 fn keys_with_one_tag_are_in_one_store_and_are_read_together() {
     let name = "keys_with_one_tag_are_in_one_store_and_are_read_together";
     let Some(bin) = memcached_bin(name) else { return };

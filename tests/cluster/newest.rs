@@ -46,6 +46,10 @@ fn check(ring: &Ring, nodes: &[usize], expected: impl Fn(usize) -> Reply) {
         for n in 0..KEYS {
             assert_eq!(client.call(&["GET", &key(n)]), expected(n), "{} from n{node}", key(n));
         }
+        let keys: Vec<String> = (0..KEYS).map(key).collect();
+        let mget: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+        let all = Reply::Array((0..KEYS).map(&expected).collect());
+        assert_eq!(client.call(&mget), all, "together from n{node}");
     }
 }
 

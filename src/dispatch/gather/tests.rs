@@ -1,6 +1,8 @@
 //! Every state of `spec/consistency.md` section 3, for one to five racks and several
 //! datacenters.
 
+mod elements;
+
 use super::*;
 use Compare::{Exact, First, Unordered, UnorderedPairs};
 use Strictness::{Lenient, Safe};
@@ -242,38 +244,6 @@ fn one_datacenters_error_is_everybodys() {
     assert_eq!(gather.push(1, rack(false), said("-")), None);
     let verdict = gather.push(0, rack(true), said("x")).expect("both are done");
     assert_eq!(name(&gather, verdict), "PeerRefused Closed");
-}
-
-#[test]
-fn elements_of_a_multi_key_read_are_settled_one_by_one() {
-    let reply = |items: [&str; 3]| {
-        let items = items.map(|i| format!("$1\r\n{i}\r\n"));
-        format!("*3\r\n{}", items.concat())
-    };
-    let answers = [reply(["a", "x", "1"]), reply(["b", "y", "1"]), reply(["b", "z", "2"])];
-    let mut gather = Gather::default();
-    gather.begin(&[whole(3)], Exact, Lenient, true, Some(0));
-    let words: Vec<&str> = answers.iter().map(String::as_str).collect();
-    assert_eq!(decide(&mut gather, &words).0, "per element");
-    let mut merged = Vec::new();
-    gather.merge_elements(&mut merged);
-    // Majority, else the first arrived.
-    assert_eq!(String::from_utf8_lossy(&merged), reply(["b", "x", "1"]));
-}
-
-#[test]
-fn an_error_among_arrays_is_not_taken_for_an_element() {
-    let array = |item: &str| format!("*1\r\n$1\r\n{item}\r\n");
-    let (a, b) = (array("a"), array("b"));
-    let loading = "-LOADING data\r\n";
-    let mut gather = Gather::default();
-    gather.begin(&[whole(5)], Exact, Lenient, true, Some(0));
-    assert_eq!(decide(&mut gather, &[loading, &a, &b, &a, loading]).0, loading);
-    gather.begin(&[whole(5)], Exact, Lenient, true, Some(0));
-    assert_eq!(decide(&mut gather, &[loading, &a, &b, &a, &b]).0, "per element");
-    let mut merged = Vec::new();
-    gather.merge_elements(&mut merged);
-    assert_eq!(String::from_utf8_lossy(&merged), a);
 }
 
 #[test]

@@ -68,8 +68,8 @@ fn id_for(value: Value<'_>, theirs: &mut Values<'_>) -> Option<u64> {
     id.filter(|_| is_same(value.block, own.block))
 }
 
-/// True for two that differ in their ids alone.
-fn is_same(reply: &[u8], other: &[u8]) -> bool {
+/// True for two replies, or values of them, that differ in their ids alone.
+pub fn is_same(reply: &[u8], other: &[u8]) -> bool {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     without(reply, &mut a);
     without(other, &mut b);

@@ -32,6 +32,11 @@ pub struct Value<'a> {
     pub block: &'a [u8],
 }
 
+/// True for the answer of a get; an error is none.
+pub fn is_answer(reply: &[u8]) -> bool {
+    reply.starts_with(b"VALUE ") || reply == b"END\r\n"
+}
+
 /// The values of a whole answer, in its order. Ends at the first line that is no value.
 pub fn values(reply: &[u8]) -> Values<'_> {
     Values { rest: reply }

@@ -8,6 +8,7 @@ mod observed;
 mod peers;
 mod pressure;
 mod reads;
+mod several;
 mod stores;
 mod views;
 
