@@ -178,22 +178,26 @@ impl Scripted {
     }
 
     fn find_up(&self, name: &str) -> Option<UpId> {
-        let view = Arc::clone(self.node.view());
-        // A connection of a client's own is called `own NAME`.
+        let open = |up: &UpId| self.node.ups.contains(up.0 as usize);
+        let mut ups = self.far.keys().map(|key| UpId(*key)).filter(open);
+        ups.find(|up| self.leads_to(*up, name))
+    }
+
+    /// True for a connection of that name. A connection of a client's own is called `own NAME`.
+    pub(super) fn leads_to(&self, up: UpId, name: &str) -> bool {
+        let view = self.node.view();
         let (own, name) = match name.strip_prefix("own ") {
             Some(name) => (true, name),
             None => (false, name),
         };
-        let is = |up: &UpId| match self.node.target(*up) {
-            _ if self.node.ups[up.0 as usize].lease.is_some() != own => false,
+        match self.node.target(up) {
+            Some(_) if self.node.ups[up.0 as usize].lease.is_some() != own => false,
             Some(Target::Store) => name == "store",
             Some(Target::Peer(id)) => {
                 view.topology.idx_of(id).is_some_and(|idx| view.topology.peer(idx).name == name)
             }
             None => false,
-        };
-        let open = |up: &UpId| self.node.ups.contains(up.0 as usize);
-        self.far.keys().map(|key| UpId(*key)).filter(open).find(is)
+        }
     }
 
     /// What `name` (a peer, or `store`) was sent since, as `type WORD WORD`; the datastore's

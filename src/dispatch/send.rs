@@ -417,14 +417,9 @@ impl Dispatcher {
     /// so that they stay in order.
     pub(super) fn pick(&self, peer: PeerIdx, owner: Owner) -> Option<UpId> {
         let ups = self.links.of(peer);
-        let start = match owner {
-            _ if ups.len() == 1 => 0,
-            Owner::Client(key) => key as usize,
-            Owner::Slot { slot, .. } => match self.slots.get(slot as usize).map(|s| s.owner) {
-                Some(Owner::Client(key)) => key as usize,
-                _ => 0,
-            },
-            Owner::Nobody => 0,
+        let start = match ups.len() {
+            1 => 0,
+            _ => self.client_of(owner).unwrap_or_default() as usize,
         };
         (0..ups.len()).map(|i| ups[(start + i) % ups.len()]).find(|up| self.ups[up.0 as usize].up)
     }

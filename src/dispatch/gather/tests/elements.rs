@@ -128,3 +128,20 @@ fn an_error_is_no_answer_of_which_keys_are_settled() {
     assert_eq!(decide(&mut gather, &[loading, &a, &b, &a, &b]).0, "per element");
     assert_eq!(settled(&gather, 1), (array(""), vec![0]));
 }
+
+#[test]
+fn of_equal_stamps_a_read_of_one_key_in_an_array_gives_what_a_plain_one_gives() {
+    let at_once = |words: [String; 2]| {
+        let mut gather = vote(&[short(3, 1)], Exact, Lenient);
+        let voter = Voter { stamp: Some(Stamp::new(7)), ..Voter::default() };
+        assert_eq!(gather.push(0, voter, said(&words[0])), None);
+        let verdict = gather.push(0, voter, said(&words[1])).expect("both were heard");
+        matches!(verdict, Verdict::Newest(0))
+    };
+    // Which of two it is, is a matter of chance for each pair.
+    for n in 0..20 {
+        let values = [n, n + 100].map(|n: u32| format!("$3\r\n{}\r\n", n + 100));
+        let arrays = values.clone().map(|value| format!("*1\r\n{value}"));
+        assert_eq!(at_once(values), at_once(arrays), "{n}");
+    }
+}
