@@ -58,6 +58,12 @@ fn absent(spec: &CommandSpec, args: &Args<'_>, reply: &[u8]) -> Vec<SequenceHash
 }
 
 impl Routed {
+    /// The rack of the datacenter that is asked which failed already, one bit.
+    fn failed_racks(&self) -> u64 {
+        let again = self.again & 1 << self.lane != 0;
+        self.rack.filter(|_| again).map_or(0, rack_bit)
+    }
+
     /// A reply about several keys and what was known of them. What the own datacenter holds is
     /// newer than what others do.
     fn merged(&self, reply: &[u8]) -> Vec<u8> {
@@ -252,12 +258,13 @@ impl Dispatcher {
             let Some((key, generation)) = self.router.waiting[at].pop_front() else { return };
             let waits = |slot: &&Slot| slot.generation == generation && slot.routed.is_some();
             let Some(slot) = self.slots.get(key as usize).filter(waits) else { continue };
+            let failed = slot.routed.as_ref().map_or(0, |routed| routed.failed_racks());
             let request = slot.request.clone();
             let view = Arc::clone(&self.view);
             let Some((spec, spans)) = self.read_again(&request) else { continue };
             let args = Args::new(&request, &spans);
             let name = spec.first_key(&args).and_then(|i| args.get(i));
-            match name.and_then(|name| self.other_leg(&view, lane, name, 0)) {
+            match name.and_then(|name| self.other_leg(&view, lane, name, failed)) {
                 Some(leg) => {
                     let frame = Frame::Small(&request);
                     self.send_other(&frame, args, &leg, lane, (key, generation), now);

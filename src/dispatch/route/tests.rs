@@ -219,6 +219,22 @@ fn a_node_that_fails_does_not_hide_what_its_datacenter_holds() {
 }
 
 #[test]
+fn a_read_that_waits_for_its_turn_does_not_forget_who_failed() {
+    let filters = Filters::new();
+    let keys: Vec<String> = (0..=IN_FLIGHT_MAX).map(|n| format!("k{n}")).collect();
+    let mut node = with_twin(&filters, |_| ());
+    filters.tell(&[], &keys.iter().map(String::as_str).collect::<Vec<_>>());
+    keys.iter().for_each(|key| node.send(&format!("GET {key}")));
+    assert_eq!(node.sent("far").len(), IN_FLIGHT_MAX as usize);
+    // The last one takes the place of the first, which fails and waits for another place.
+    node.answer("far", "-ERR Storage: Datastore refused connection\r\n");
+    let last = format!("3 GET {}", keys[IN_FLIGHT_MAX as usize]);
+    assert_eq!((node.sent("far"), node.sent("twin").len()), (vec![last], 0));
+    node.answer("far", "$1\r\nv\r\n");
+    assert_eq!((node.sent("twin"), node.sent("far").len()), (vec!["3 GET k0".to_owned()], 0));
+}
+
+#[test]
 fn a_node_that_joins_is_asked_for_others_keys_when_there_is_no_other() {
     let filters = Filters::new();
     let mut node = with_twin(&filters, |peers| peers[1].state = PeerState::Joining);
