@@ -1,7 +1,8 @@
 //! Commands over many keys: split by replica set, sent as parts, merged in the order asked.
 //!
 //! Keys are grouped when they have the same owner in *every* rack, not only in the own one as
-//! the reference does: racks may have different tokens. The cost is linear in the keys.
+//! the reference does: racks may have different tokens. The cost is linear in the keys. Keys that
+//! are counted (EXISTS, TOUCH) travel alone where replicas vote on them.
 
 use bytes::Bytes;
 
@@ -20,6 +21,7 @@ use crate::proto::memcache::values;
 use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::encode;
 use crate::proto::resp::reply::{elements, is_error, parse_int};
+use crate::ring::Consistency;
 
 /// The parts of one split command and what came back for them.
 #[derive(Debug)]
@@ -58,6 +60,8 @@ pub(super) struct GroupKey {
     start: u32,
     /// Where the filters say the key is.
     choice: Option<Choice>,
+    /// The number of a key that travels alone, from 1 on.
+    alone: u32,
 }
 
 impl Dispatcher {
@@ -78,7 +82,7 @@ impl Dispatcher {
             return routed && self.ask_routed(view, &request.ask(frame), now);
         }
         let choices = self.choices(view, request, keys.clone(), now);
-        let grouping = self.group(view, &request.args, keys, &choices);
+        let grouping = self.group(view, request, keys, &choices);
         let parts = grouping.starts.len() - 1;
         let choice = |member: u32| choices.get(member as usize).copied().flatten();
         if parts == 1 {
@@ -135,10 +139,13 @@ impl Dispatcher {
     fn group(
         &mut self,
         view: &View,
-        args: &Args<'_>,
+        request: &Request<'_>,
         keys: impl ExactSizeIterator<Item = usize>,
         choices: &[Option<Choice>],
     ) -> Grouping {
+        let args = &request.args;
+        // Replicas that lack one key each count to the same wrong sum.
+        let counts = request.merge == Merge::SumInts && request.op == Op::Read;
         let mut groups = std::mem::take(&mut self.group_of_set);
         groups.clear();
         let mut part_of = Vec::with_capacity(keys.len());
@@ -151,7 +158,12 @@ impl Dispatcher {
             };
             let choice = choices.get(number).copied().flatten();
             let set = view.topology.owners(&token).set_id();
-            let group = GroupKey { set, bucket, start, choice };
+            let votes = counts && {
+                let terms = view.terms(&args[i], &token, false, request.level);
+                terms.level != Consistency::DcOne
+            };
+            let alone = if votes { number as u32 + 1 } else { 0 };
+            let group = GroupKey { set, bucket, start, choice, alone };
             let part = *groups.entry(group).or_insert(sizes.len() as u32);
             if part as usize == sizes.len() {
                 sizes.push(0);

@@ -27,6 +27,27 @@ fn replicas_that_lack_a_key_each_have_no_say_in_the_others() {
 }
 
 #[test]
+fn keys_are_counted_one_by_one() {
+    for level in [DcQuorum, DcSafeQuorum] {
+        let (mut w, user) = three_racks(level);
+        for (missing, key) in ["a", "b", "c"].into_iter().enumerate() {
+            let others: Vec<usize> = (0..3).filter(|n| *n != missing).collect();
+            w.plant(&others, key, "v");
+        }
+        w.plant(&[2], "only", "v");
+        // Each store has two of the three: a vote on the sums would say so.
+        assert_eq!(w.ask(user, "EXISTS a b c"), ":3", "{level}");
+        assert_eq!(w.ask(user, "TOUCH a b c none a only"), ":4", "{level}");
+    }
+    // Where nobody votes they travel together.
+    let (mut w, user) = three_racks(Consistency::DcOne);
+    w.plant(&[0, 1, 2], "a", "v");
+    w.stores[0].log = true;
+    assert_eq!(w.ask(user, "EXISTS a b a"), ":2");
+    assert!(w.stores[0].executed.contains(&"EXISTS a b a".to_owned()));
+}
+
+#[test]
 fn a_key_without_a_majority_is_asked_for_alone() {
     for level in [DcQuorum, DcSafeQuorum] {
         let (mut w, user) = three_racks(level);
