@@ -1,7 +1,7 @@
 //! Reads of several keys of which no majority says the same as a whole: each key is settled by
 //! itself.
 
-use super::{Compare, Gather, Voter};
+use super::{Compare, Gather, Strictness, Voter};
 use crate::proto::memcache::{ids, values};
 use crate::proto::resp::encode;
 use crate::proto::resp::reply::{elements, is_null};
@@ -16,11 +16,12 @@ struct Sheet<'a> {
 impl Gather {
     /// Settles a [`super::Verdict::PerElement`] over these keys, as they were asked: appends an
     /// answer with the keys of which a majority of every group says the same. Gives the places of
-    /// the others, or, when it is too late to ask for them, takes what was said most often, the
-    /// first arrived of equals.
+    /// the others, or, when it is too late to ask for them and a guess will do, takes what was said
+    /// most often, the first arrived of equals.
     pub fn settle_each(&self, keys: &[&[u8]], out: &mut Vec<u8>) -> Vec<u32> {
         let sheets: Vec<Sheet<'_>> =
             self.answers[..self.used].iter().filter_map(|answer| sheet(answer, keys)).collect();
+        let guesses = self.strictness == Strictness::Lenient && self.is_late();
         let (mut settled, mut open) = (Vec::with_capacity(keys.len()), Vec::new());
         for place in 0..keys.len() {
             let most = (0..).zip(&self.ballots).map(|(dc, ballot)| {
@@ -28,7 +29,7 @@ impl Gather {
                 (value, votes >= ballot.votes.need())
             });
             let most: Vec<_> = most.collect();
-            match most.iter().all(|(_, is_majority)| *is_majority) || self.is_late() {
+            match guesses || most.iter().all(|(_, is_majority)| *is_majority) {
                 true => settled.push(most[0].0),
                 false => open.push(place as u32),
             }

@@ -115,6 +115,16 @@ fn when_it_is_too_late_to_ask_again_the_most_said_is_taken() {
             assert_eq!(settled(&gather, 2), (array("ax"), vec![]));
         }
     }
+    // A replica of another datacenter is late: at a safe level there is still no guess.
+    let mut gather = Gather::default();
+    gather.begin(&[whole(2), whole(3)], Exact, Safe, true, Some(0));
+    assert_eq!(gather.push(0, rack(true), said(&array("ax"))), None);
+    assert_eq!(gather.push(0, rack(false), said(&array("bx"))), None);
+    assert_eq!(gather.push(1, rack(false), late()), None);
+    assert_eq!(gather.push(1, rack(false), said(&array("ax"))), None);
+    let verdict = gather.push(1, rack(false), said(&array("ax")));
+    assert_eq!(verdict, Some(Verdict::PerElement));
+    assert_eq!(settled(&gather, 2), (array("x"), vec![0]));
 }
 
 #[test]
