@@ -60,8 +60,6 @@ pub(super) struct GroupKey {
     start: u32,
     /// Where the filters say the key is.
     choice: Option<Choice>,
-    /// The number of a key that travels alone, from 1 on.
-    alone: u32,
 }
 
 impl Dispatcher {
@@ -162,9 +160,11 @@ impl Dispatcher {
                 let terms = view.terms(&args[i], &token, false, request.level);
                 terms.level != Consistency::DcOne
             };
-            let alone = if votes { number as u32 + 1 } else { 0 };
-            let group = GroupKey { set, bucket, start, choice, alone };
-            let part = *groups.entry(group).or_insert(sizes.len() as u32);
+            let fresh = sizes.len() as u32;
+            let part = match votes {
+                true => fresh,
+                false => *groups.entry(GroupKey { set, bucket, start, choice }).or_insert(fresh),
+            };
             if part as usize == sizes.len() {
                 sizes.push(0);
             }
