@@ -89,15 +89,12 @@ impl Dispatcher {
         }
         self.counters.fragments += parts as u64;
         let (slot, generation) = self.reserve_parts(request, &grouping, parts, now);
-        let mut letter = std::mem::take(&mut self.letter);
         for part in 0..parts {
             let range = grouping.starts[part] as usize..grouping.starts[part + 1] as usize;
             let members = &grouping.sorted[range];
             let owner = Owner::Slot { slot, generation, part: part as u32 };
-            let choice = choice(members[0]);
-            self.ask_members(view, request, members, (owner, choice), &mut letter, now);
+            self.ask_members(view, request, members, (owner, choice(members[0])), now);
         }
-        self.letter = letter;
         true
     }
 
@@ -108,9 +105,9 @@ impl Dispatcher {
         request: &Request<'_>,
         members: &[u32],
         (owner, choice): (Owner, Option<Choice>),
-        letter: &mut Letter,
         now: Now,
     ) {
+        let mut letter = std::mem::take(&mut self.letter);
         letter.bytes.clear();
         letter.spans.clear();
         encode_part(request, members, &mut letter.bytes, &mut letter.spans);
@@ -132,6 +129,7 @@ impl Dispatcher {
         } else if !choice.is_some_and(|choice| self.route(view, &ask, choice, now)) {
             self.ask(view, &ask, now);
         }
+        self.letter = letter;
     }
 
     fn group(

@@ -10,8 +10,9 @@
 //! 3. `send.rs` reserves a [`slot`], appends the bytes to each leg's output and pushes a ticket
 //!    on its FIFO.
 //! 4. [`Dispatcher::on_upstream_bytes`] finds the end of each reply, pops the ticket and feeds
-//!    the slot (`replies.rs`): one answer decides, or a [`gather`] votes, or a part of a
-//!    multi-key command (`fragment.rs`) is filled in.
+//!    the slot (`replies.rs`): one answer decides, or a [`gather`] votes (`differing.rs` where
+//!    replicas differ on some of several keys), or a part of a multi-key command (`fragment.rs`)
+//!    is filled in.
 //! 5. The reply is appended to the client's output if it is its turn, else parked.
 //!
 //! Commands that need many nodes, or one after another, are [`task`]s: a value in the slot that is
@@ -44,7 +45,7 @@ mod client;
 mod config_get;
 mod counters;
 mod dedicated;
-mod each;
+mod differing;
 mod effects;
 mod embedded;
 mod evalsha;

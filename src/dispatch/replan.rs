@@ -17,7 +17,7 @@ use super::{Dispatcher, Frame};
 use crate::proto::args::{Args, Span};
 use crate::proto::command::{Compare, Routing};
 use crate::proto::dnode::{HeaderDecoder, HeaderLimits};
-use crate::proto::memcache::decode::{McDecoded, McDecoder};
+use crate::proto::memcache::decode::{McDecoded, McDecoder, McRequest};
 use crate::proto::memcache::forward;
 use crate::proto::outbuf::SHARE_MIN;
 use crate::proto::resp::decode::RequestDecoder;
@@ -200,27 +200,48 @@ fn known<'a>(
     spans: &'a mut Vec<Span>,
     decoded_key: &'a mut Vec<u8>,
 ) -> Option<Known<'a>> {
-    match view.settings.protocol {
-        Protocol::Redis => {
-            let limits = &view.settings.request;
-            let found = RequestDecoder::default().decode(body, limits, spans).ok()??;
-            let args = Args::new(body, spans);
-            // A transaction is several requests in one piece.
-            let spec = table::find(&args, &view.settings.modules).ok();
-            let spec = spec.filter(|_| found.len == body.len())?;
+    match decode_again(view, body, spans)? {
+        Kept::Redis(spec, args) => {
             let keyed = spec.routing_of(&args) == Routing::Keyed;
             let key = spec.first_key(&args).filter(|_| keyed).and_then(|i| args.get(i));
             Some(Known { args, key, op: op_of(view, spec, &args), spec: Some(spec) })
         }
-        Protocol::Memcache => {
-            let found = match McDecoder::default().decode(body, &limits(view), spans).ok()?? {
-                McDecoded::Request(found) => found,
-                McDecoded::Rejected { .. } | McDecoded::Skipped { .. } => return None,
-            };
-            let args = Args::new(body, spans);
+        Kept::Memcache(found, args) => {
             let keyed = found.command.routing_of(&args) == Routing::Keyed;
             let key = forward::ring_key(&found, &args, decoded_key).filter(|_| keyed);
             Some(Known { args, key, op: memcache_op(&found, &args), spec: None })
+        }
+    }
+}
+
+/// A request whose bytes were kept.
+pub(super) enum Kept<'a> {
+    /// Its row in the command table, and its arguments.
+    Redis(&'static CommandSpec, Args<'a>),
+    /// The same of memcache.
+    Memcache(McRequest, Args<'a>),
+}
+
+/// Decodes a request once more. `None` when the bytes are not one request and no more: a
+/// transaction is several.
+pub(super) fn decode_again<'a>(
+    view: &View,
+    bytes: &'a [u8],
+    spans: &'a mut Vec<Span>,
+) -> Option<Kept<'a>> {
+    match view.settings.protocol {
+        Protocol::Redis => {
+            let limits = &view.settings.request;
+            let found = RequestDecoder::default().decode(bytes, limits, spans).ok()??;
+            let args = Args::new(bytes, spans);
+            let spec = table::find(&args, &view.settings.modules).ok()?;
+            (found.len == bytes.len()).then_some(Kept::Redis(spec, args))
+        }
+        Protocol::Memcache => {
+            match McDecoder::default().decode(bytes, &limits(view), spans).ok()?? {
+                McDecoded::Request(found) => Some(Kept::Memcache(found, Args::new(bytes, spans))),
+                McDecoded::Rejected { .. } | McDecoded::Skipped { .. } => None,
+            }
         }
     }
 }

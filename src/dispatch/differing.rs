@@ -10,18 +10,15 @@ use std::sync::Arc;
 use super::Dispatcher;
 use super::client::ClientId;
 use super::failure::{Cause, Failure, FailureKind};
-use super::fragment::{Letter, Parts};
+use super::fragment::Parts;
 use super::gather::{Gather, Parked, Said};
-use super::memcache::{limits, memcache_request};
+use super::memcache::memcache_request;
+use super::replan::{Kept, decode_again};
 use super::requests::Request;
 use super::slot::{Owner, Stage};
-use super::view::{Now, Protocol, View};
-use crate::proto::args::{Args, Span};
-use crate::proto::memcache::decode::{McDecoded, McDecoder};
+use super::view::Now;
 use crate::proto::memcache::ids;
 use crate::proto::outbuf::SHARE_MIN;
-use crate::proto::resp::decode::RequestDecoder;
-use crate::proto::resp::table;
 
 impl Dispatcher {
     /// Ends a vote in which no majority said the same of all keys.
@@ -34,7 +31,10 @@ impl Dispatcher {
         let mut spans = Vec::new();
         let request = self.client_of(owner).and_then(|client| {
             let id = ClientId(client);
-            self.decode_again(&view, id, &bytes, &mut spans)
+            Some(match decode_again(&view, &bytes, &mut spans)? {
+                Kept::Redis(spec, args) => self.request(&view, id, spec, args),
+                Kept::Memcache(found, args) => memcache_request(&view, id, &found, args),
+            })
         });
         let Some(request) = request else {
             // Its client is gone.
@@ -60,38 +60,12 @@ impl Dispatcher {
             self.counters.keys_asked_again += open.len() as u64;
             let parts = Parts::reopened(request.merge, keys, &open, &settled);
             self.slots[slot as usize].stage = Stage::Parts(Box::new(parts));
-            let mut letter = Letter::default();
             for (part, key) in (1..).zip(open) {
                 let owner = Owner::Slot { slot, generation, part };
-                self.ask_members(&view, &request, &[key], (owner, None), &mut letter, now);
+                self.ask_members(&view, &request, &[key], (owner, None), now);
             }
         }
         self.recycle(bytes);
-    }
-
-    fn decode_again<'a>(
-        &self,
-        view: &View,
-        id: ClientId,
-        bytes: &'a [u8],
-        spans: &'a mut Vec<Span>,
-    ) -> Option<Request<'a>> {
-        match view.settings.protocol {
-            Protocol::Redis => {
-                RequestDecoder::default().decode(bytes, &view.settings.request, spans).ok()??;
-                let args = Args::new(bytes, spans);
-                let spec = table::find(&args, &view.settings.modules).ok()?;
-                Some(self.request(view, id, spec, args))
-            }
-            Protocol::Memcache => {
-                match McDecoder::default().decode(bytes, &limits(view), spans).ok()?? {
-                    McDecoded::Request(found) => {
-                        Some(memcache_request(view, id, &found, Args::new(bytes, spans)))
-                    }
-                    McDecoded::Rejected { .. } | McDecoded::Skipped { .. } => None,
-                }
-            }
-        }
     }
 }
 
